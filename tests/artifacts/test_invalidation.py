@@ -77,7 +77,7 @@ def test_fixed_judge_gets_only_the_unparsable_rows(mill, made):
     assert garbled["statement"] in asked[0]["messages"][0]["content"]
     assert budget.sum_costs(mill.results / "calls") == pytest.approx(paid * 9 / 8, rel=0.01)  # prompts differ in length
     assert [row.answer.text for row in records.all_rows(table.calls)].count("I like it.") == 4
-    assert [path.suffix for path in (mill.results / "archive/grades/g").iterdir()].count(".asked-again") == 1
+    assert [path.suffix for path in (mill.results / "archive/grades/g").iterdir()].count(".invalidated") == 1
     assert state(mill, "grades/g") == "done" and invalidate(mill.config, table).answers == 0
 
 
@@ -110,7 +110,7 @@ def test_attempt_of_a_problem_is_asked_alone(mill, made):
     assert [row["response"] for row in rows if row["text"] == "another proof"] == refused
 
 
-def test_row_whose_call_failed_is_asked_again(mill, made):
+def test_row_whose_call_failed_is_repeated(mill, made):
     """It has no output to invalidate; its table is due all the same."""
     rows, _ = made(
         "responses/asked", lambda _, number: (400, {"error": {"message": "no"}}, {}) if number == 4 else good("proof")

@@ -207,7 +207,7 @@ def test_first_questions_need_no_engine():
 
 
 @pytest.mark.parametrize("temperature", [0, 0.0, None, 0.6])
-def test_question_that_is_asked_again_differs(temperature):
+def test_repeated_request_differs(temperature):
     """A retry of a greedy model has another temperature, and of a sampling model another sample index."""
     first = ModelRequest("m", (("user", "q"),), temperature=temperature)
     dialogue = one_answer("m", first, lambda answer: not answer.text, parse_retries=2)

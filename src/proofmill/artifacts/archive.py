@@ -21,11 +21,11 @@ from proofmill.schema.names import kind_of
 
 # Suffixes of copies that are never restored.
 DAMAGED = "damaged"
-ASKED_AGAIN = "asked-again"
+INVALIDATED = "invalidated"
 
 
 @dataclass(frozen=True)
-class Kept:
+class ArchivedTable:
     """The archived copy of a table with one fingerprint; it may not exist."""
 
     folder: Path
@@ -79,9 +79,9 @@ class Kept:
             contents.check(self._file, weights, self.page, stamp, kind_of(self.name), deep)
 
     @property
-    def is_asked_again(self) -> bool:
+    def is_invalidated(self) -> bool:
         """True if calls of this table were invalidated (artifacts/maintenance/invalidation.py) and it was not rebuilt since."""
-        return not self.exists() and self.folder.with_suffix(f".{ASKED_AGAIN}").exists()
+        return not self.exists() and self.folder.with_suffix(f".{INVALIDATED}").exists()
 
     @property
     def is_aside(self) -> bool:

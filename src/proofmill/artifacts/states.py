@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts import fingerprints
-from proofmill.artifacts.archive import Kept
+from proofmill.artifacts.archive import ArchivedTable
 from proofmill.artifacts.tables import Table
 from proofmill.config.config import Config
 from proofmill.config.identity import identity_of
@@ -146,8 +146,8 @@ def _file_names(sources: Mapping[str, str]) -> list[tuple[str, str]]:
     return sorted((Path(path).name, digest) for path, digest in sources.items())
 
 
-def _no_table(kept: Kept) -> str:
-    return "its invalidated calls are repeated" if kept.is_asked_again else "never made"
+def _no_table(kept: ArchivedTable) -> str:
+    return "its invalidated calls are repeated" if kept.is_invalidated else "never made"
 
 
 MOST_NAMED = 3  # parents in a reason

@@ -25,7 +25,7 @@ import polars as pl
 import pyarrow as pa
 
 from proofmill.artifacts import contents
-from proofmill.artifacts.archive import Kept, replace_folder
+from proofmill.artifacts.archive import ArchivedTable, replace_folder
 from proofmill.artifacts.checked_parquet import UNSEALED, CheckedParquet, frame_of, seal, writer
 from proofmill.artifacts.contents import ROW_GROUP, content_of, page_sha256, rows_sha256
 from proofmill.artifacts.stamps import KEY, read_stamp
@@ -297,9 +297,9 @@ class Table:
 
     # --------------------------------------------------------------------------------------------------------- archive
 
-    def archive_of(self, fingerprint: str) -> Kept:
+    def archive_of(self, fingerprint: str) -> ArchivedTable:
         """Return the archived copy of the table with this fingerprint; it may not exist."""
-        return Kept(self.results / "archive" / self.name / fingerprint, self.name)
+        return ArchivedTable(self.results / "archive" / self.name / fingerprint, self.name)
 
     def restore(self, fingerprint: str) -> bool:
         """Restore the table with this fingerprint from the archive; return False without a valid copy."""

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proofmill.artifacts.archive import Kept
+from proofmill.artifacts.archive import ArchivedTable
 from proofmill.artifacts.configurations import Configuration, in_stamp
 from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
@@ -70,7 +70,11 @@ def _find_archived(config: Config, results: Path, others: Sequence[Configuration
                 continue
             current = Table(name, results).stamp["fingerprint"]
         theirs = {other.artifacts.get(name) for other in others}
-        needed = {copy for copy in folder.iterdir() if (stamp := Kept(copy, name).stamp) and in_stamp(stamp) in theirs}
+        needed = {
+            copy
+            for copy in folder.iterdir()
+            if (stamp := ArchivedTable(copy, name).stamp) and in_stamp(stamp) in theirs
+        }
         if copies := [copy for copy in sorted(folder.iterdir()) if copy.name != current and copy not in needed]:
             yield UnusedFiles("archive", name, f"{len(copies)} of earlier versions of the entry", tuple(copies))
 

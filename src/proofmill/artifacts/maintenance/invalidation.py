@@ -2,7 +2,7 @@
 
 The outputs of a row are found by rebuilding the stage's rows from its journal alone, without calls or a new table.
 Nothing is deleted. An invalidated output stays in its journal, followed by a line that invalidates it. The table moves to
-an archived copy that is never restored (results/archive/<kind>/<name>/<fingerprint>.asked-again).
+an archived copy that is never restored (results/archive/<kind>/<name>/<fingerprint>.invalidated).
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, ClassVar
 
-from proofmill.artifacts.archive import ASKED_AGAIN
+from proofmill.artifacts.archive import INVALIDATED
 from proofmill.artifacts.fingerprints import digest_inputs, fingerprint_of
 from proofmill.artifacts.jobs import Job, with_weights
 from proofmill.artifacts.tables import Table
@@ -184,6 +184,6 @@ def _make_due(table: Table, fingerprint: str) -> None:
     if current and not kept.exists():
         kept.keep(table.path, table.folder, table.page)
     if kept.exists():
-        kept.set_invalid(ASKED_AGAIN)
+        kept.set_invalid(INVALIDATED)
     if current:
         table.path.unlink()
