@@ -50,12 +50,13 @@ def test_completion_names_every_command_and_is_read_by_bash(capsys):
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
 
 
-def test_command_without_a_reader_ends_without_a_traceback():
-    """`proofmill manual grpo | head -0` ends as other commands do whose pipe is closed."""
+@pytest.mark.parametrize("words", [("manual", "grpo"), ("show",)])
+def test_command_without_a_reader_ends_without_a_traceback(words):
+    """`proofmill manual grpo | head -0` ends as other commands do whose pipe is closed, also with a short output."""
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        done = run("manual", "grpo", stdout=writing)
+        done = run(*words, stdout=writing)
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")

@@ -26,7 +26,7 @@ DIFFERENT = [
     (r"\lfloor\frac{n}{6}\rfloor", r"\lfloor\frac{n}{7}\rfloor"), ("8", "(3)(5)"), ("0", r"Compute \begin{vmatrix}1&1\\1&1\end{vmatrix}"), ("f(x)=0 if x=2, 7 otherwise", "f(x)=1 if x=2, 7 otherwise"), ("3+C", "3+c"), ("50", r"5\%"),
 ]  # fmt: skip
 SAME = [
-    ("45812", r"45,\! 812"), ("45812", "45 812"), ("45812", r"45\,812"), (r"\frac{3}{2}", "1 1/2"), ("forty two", "42"),
+    ("45812", r"45,\! 812"), ("3:4", "6:8"), ("45812", "45 812"), ("45812", r"45\,812"), (r"\frac{3}{2}", "1 1/2"), ("forty two", "42"),
     (r"\frac{12}{6,\!625}", r"\frac{12}{6625}"), (r"\frac \pi3 + 1", r"1+\frac{\pi}{3}"), (r"1-\frac{1}{\mathrm{e}}", "1-e^{-1}"),
     ("[-3,8]", r"-3\le x\le 8"), (r"-3\le x\le 8", "[-3,8]"), (r"\frac12", r"\sin 30^\circ"), (r"\frac13", r"0.\overline{3}"),
     (r"(-\infty,2)\cup(5,\infty)", r"x<2\text{ or }x>5"), (r"x<2\text{ or }x>5", r"(5,\infty)\cup(-\infty,2)"), ("0.25", r"25\%"),

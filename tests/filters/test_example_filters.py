@@ -34,3 +34,15 @@ def test_selector_reads_the_reasoning_and_not_the_answer(name, argument, thought
     assert kept(name, thought, argument) is stays
     if stays:
         assert kept(name, f"<think>\n{thought}\n</think>\n{forbidden}", argument)
+
+
+CALL = {"role": "tool", "content": "4", "extra": None}
+
+
+@pytest.mark.parametrize(
+    ("tools", "messages", "kept"),
+    [(None, [], True), ("[{}]", [], False), (None, [CALL], False), ("[{}]", [CALL], False)],
+)
+def test_no_tools_drops_offered_and_called_tools(tools, messages, kept):
+    """Tools that are offered and tools that are called each drop a conversation."""
+    assert list(EXAMPLE_FILTERS["no-tools"].apply([{"tools": tools, "messages": messages}])) == [kept]

@@ -12,7 +12,7 @@ from proofmill import __main__ as command
 from proofmill.artifacts.states import States
 from proofmill.calls import budget, records
 from proofmill.engines import remote
-from proofmill.planning.connections import connections, faults_of, find_due, require_set
+from proofmill.planning.connections import connections, faults_of, find_due, require_answers, require_set
 from proofmill.planning.plan import RunPlan
 from proofmill.schema.errors import SettingError
 from served import GOOD, server
@@ -208,3 +208,15 @@ def test_check_of_an_unknown_target_names_those_there_are(check):
     """Neither the recipes nor the results know it."""
     code, _ = check("mime")
     assert str(code).startswith("SettingError: mime: is in no recipe") and "Did you mean `mine`?" in code
+
+
+def test_preflight_can_be_skipped(config, tmp_path, monkeypatch):
+    """With PROOFMILL_PREFLIGHT=no, servers are not called; their settings are checked all the same."""
+    for name in ("JUDGE", "SECOND", "SOLVER"):
+        monkeypatch.setenv(f"PROOFMILL_{name}_URL", "http://127.0.0.1:9/v1")
+    models = asked(config, tmp_path / "results", "grades/g")
+    monkeypatch.setenv("PROOFMILL_PREFLIGHT", "no")
+    require_answers(models, tmp_path / "results", None)
+    monkeypatch.delenv("PROOFMILL_JUDGE_URL")
+    with pytest.raises(SettingError, match="no PROOFMILL_JUDGE_URL"):
+        require_answers(asked(config, tmp_path / "results", "grades/g"), tmp_path / "results", None)

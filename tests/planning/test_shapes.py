@@ -110,3 +110,9 @@ def test_published_positions_that_are_stretched_are_not_stretched_again(shapes):
     for id in ("meta-llama/Llama-3.1-8B", "deepseek-ai/DeepSeek-V3-Base"):
         found = shapes(**{"base/x": hub(id, context=262_144)})
         assert found.of("base/x") is None and "stretched already" in found.faults["base/x"]
+
+
+def test_base_from_a_trained_artifact_has_its_shape(shapes):
+    """A `base` that copies the weights of an artifact is planned like that artifact."""
+    found = shapes(**{"base/copy": {"source": "sft/cold"}})
+    assert memory.parameters(found.of("base/copy")) == memory.parameters(found.of("sft/cold"))

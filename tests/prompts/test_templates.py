@@ -248,3 +248,10 @@ def test_prompt_in_a_folder_is_named_with_it(tmp_path, monkeypatch):
     assert {"tasks/pair", "tasks-terse/pair", "mine/terse", "prove"} <= {*templates.names()}
     assert templates.fault("mine/terse") is None and templates.prompt("mine/terse").needs == ("statement",)
     assert "is no file in prompts/" in templates.fault("terse")
+
+
+@pytest.mark.parametrize("name", ["../prompts/solve", "scaffolds/../solve", "/solve", "a b", ""])
+def test_name_that_leads_through_other_folders_is_no_prompt(name):
+    """A name consists of plain words; it cannot reach a file by `..`, although that file exists."""
+    with pytest.raises(RecipeError):
+        templates.prompt(name)

@@ -22,3 +22,11 @@ def test_file_with_a_name_of_other_bytes_is_refused(tmp_path):
         pass
     with pytest.raises(TableError, match="is not UTF-8"):
         files_of(tmp_path)
+
+
+def test_source_that_is_not_there_is_named_with_the_cause(tmp_path):
+    """A missing file and a link that leads nowhere have different messages."""
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    for name, fault in (("gone", "no such file or folder"), ("link", "a link to .*gone, which cannot be reached")):
+        with pytest.raises(TableError, match=rf"{name}: {fault}"):
+            files_of(tmp_path / name)

@@ -52,3 +52,15 @@ def test_two_waiters_hold_the_lock_one_at_a_time(tmp_path):
     for waiter in waiters:
         waiter.join(20)
     assert (took, max(most)) == ([True, True], 1) and not path.exists()
+
+
+def test_shared_lock_is_seen_by_those_who_ask_for_it(tmp_path):
+    """A lock that several hold counts as held only with `shared`; without any holder it is free either way."""
+    path = tmp_path / "needed"
+    with locks.together(path):
+        assert locks.is_held(path, shared=True) and not locks.is_held(path)
+    assert not locks.is_held(path, shared=True)
+    path.chmod(0o400)
+    with locks.alone(tmp_path / "lock"):
+        assert locks.is_held(tmp_path / "lock")
+    assert not locks.is_held(tmp_path / "missing", shared=True)

@@ -235,6 +235,16 @@ def test_math_answer_is_the_last_box(data):
     assert [loaders.last_box("none"), loaders.last_box("\\boxed{open")] == [None, None]
 
 
+def test_math_answer_of_a_column_comes_before_the_last_box(tmp_path):
+    """A file with an answer column is believed; one without has the last box of each solution."""
+    record = {"problem": "What is 1/2?", "solution": "So \\boxed{\\frac12}.", "level": "Level 1", "type": "Algebra"}
+    for name, fields, answer in (("with", {"answer": "1/2"}, "1/2"), ("without", {}, "\\frac12")):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text(json.dumps({**record, **fields}) + "\n")
+        (row,) = load(source="math", path=str(path))
+        assert (row["answer"], row["tags"]) == (answer, ["Algebra"])
+
+
 def test_aime_and_usamo_know_their_year(data):
     """Years come from the address and from the contest's date; schemes are rendered with two lines per item."""
     aime = load(source="aime", path=str(data / "aime/aime24.jsonl"))

@@ -51,3 +51,10 @@ def test_shortened_chain_gives_all_values_in_two_lines():
         _, short = tiny_programs.shorten(chain)
         assert [run(short.source, digit) for digit in range(10)] == [chain(digit) for digit in range(10)]
         assert len(short.lines) <= 2
+
+
+def test_factors_are_those_of_the_family_and_other_numbers_are_digits():
+    """Products use FACTORS, so that a chain keeps information; sums and differences use 1 to 9."""
+    used = [(sign, number) for chain in SOME for sign, number in chain.lines]
+    assert {number for sign, number in used if sign == "*"} <= set(tiny_programs.FACTORS)
+    assert {number for sign, number in used if sign != "*"} == set(range(1, 10))

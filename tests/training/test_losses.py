@@ -16,7 +16,7 @@ from proofmill.training.losses.estimator import Step
 from proofmill.training.losses.policy import Objective, Tokens, divergence, policy_loss
 from proofmill.training.losses.registry import ESTIMATORS
 from proofmill.training.losses.sequence_sum import KL_BOUND
-from proofmill.training.losses.token_statistics import TokenStatistics
+from proofmill.training.losses.token_statistics import SUMS, TokenStatistics
 
 CLIPPED = Objective(low=0.2, high=0.3, entropy=0.0)
 
@@ -155,3 +155,10 @@ def test_effective_share_is_one_on_policy_and_falls_with_spread():
     assert one["ratio/effective-share"] == pytest.approx(1)
     assert spread["ratio/effective-share"] == pytest.approx(103**2 / 4 / 10003)
     assert "kl" not in one
+
+
+def test_clipped_shares_count_tokens_by_the_sign_of_their_advantage():
+    """A small ratio is clipped at a disadvantage alone, a large one at an advantage alone, and an advantage of 0 never."""
+    some = tokens([0.5, 0.5, 0.5, 2.0, 2.0, 2.0], [-1.0, 0.0, 0.5, -1.0, 0.0, 0.5], [1.0] * 6)
+    _, sums = policy_loss(some, CLIPPED, 6)
+    assert [sums[SUMS.index(name)].item() for name in ("low", "high")] == [1, 1]

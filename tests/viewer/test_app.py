@@ -305,6 +305,15 @@ def test_grade_after_an_incomplete_line_has_its_own_line(tmp_path):
         human_grades.last_grades(tmp_path, "responses/x")
 
 
+def test_grade_is_on_disk_before_the_page_says_so(tmp_path, monkeypatch):
+    """The file is synced with the complete line in it."""
+    synced = []
+    path = human_grades.file_of(tmp_path, "responses/x")
+    monkeypatch.setattr(human_grades.os, "fsync", lambda number: synced.append(path.read_bytes()))
+    human_grades.add_grade(tmp_path, "responses/x", "a", "3", "7", "")
+    assert synced[0] == path.read_bytes() and synced[0].endswith(b"}\n")
+
+
 def test_grades_of_other_attempts_are_refused(made, tmp_path):
     """A file of grades of other responses stops the stage."""
     path = tmp_path / "grades.jsonl"

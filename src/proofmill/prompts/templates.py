@@ -132,7 +132,11 @@ def prompt(name: str) -> Prompt:
     """Load a prompt from a path, from prompts/<name>.md, or from a user's folder. Raises RecipeError if invalid."""
     if is_path(name):
         return _parse(name, *_text_of(local_path(name)))
-    return _parse(name, *_text_of(_file(name) or PROMPTS / f"{name}.md"))
+    if (file := _file(name)) is None:
+        raise RecipeError(
+            f"prompt `{short(name)}`: is no file in prompts/; expected one of {among(name, names())}. Fix the name."
+        )
+    return _parse(name, *_text_of(file))
 
 
 def _file(name: str) -> Path | None:
