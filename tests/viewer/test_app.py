@@ -15,7 +15,7 @@ from proofmill.analysis import curves
 from proofmill.artifacts.tables import Table
 from proofmill.calls.shards import Shard, ShardJournal
 from proofmill.config.config import expand
-from proofmill.runtime import locks
+from proofmill.runtime import append_log, locks
 from proofmill.schema.errors import RecipeError, TableError
 from proofmill.schema.kinds import ROLLOUTS
 from proofmill.viewer import human_grades
@@ -309,7 +309,7 @@ def test_grade_is_on_disk_before_the_page_says_so(tmp_path, monkeypatch):
     """The file is synced with the complete line in it."""
     synced = []
     path = human_grades.file_of(tmp_path, "responses/x")
-    monkeypatch.setattr(human_grades.os, "fsync", lambda number: synced.append(path.read_bytes()))
+    monkeypatch.setattr(append_log.os, "fsync", lambda number: synced.append(path.read_bytes()))
     human_grades.add_grade(tmp_path, "responses/x", "a", "3", "7", "")
     assert synced[0] == path.read_bytes() and synced[0].endswith(b"}\n")
 

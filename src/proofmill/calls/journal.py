@@ -35,7 +35,7 @@ import pyarrow as pa
 
 from proofmill.calls import records
 from proofmill.calls.model_requests import ModelOutput
-from proofmill.runtime import durable, locks
+from proofmill.runtime import append_log, durable, locks
 from proofmill.runtime.progress import log
 from proofmill.schema.errors import JournalError
 from proofmill.schema.reasons import StopReason
@@ -390,7 +390,4 @@ class Journal:
 
     def _keep(self, damaged: list[bytes]) -> None:
         known = set(self.damaged.read_bytes().splitlines(keepends=True)) if self.damaged.exists() else set()
-        with open(self.damaged, "ab") as file:
-            file.writelines(line for line in damaged if line not in known)
-        durable.sync(self.damaged)
-        durable.sync_name(self.damaged)
+        append_log.append(self.damaged, (line for line in damaged if line not in known))

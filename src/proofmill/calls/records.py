@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from proofmill.calls.model_requests import ModelOutput, describe_finish, ending
+from proofmill.runtime import append_log
 from proofmill.schema.errors import JournalError
 from proofmill.schema.reasons import Reason, StopReason
 
@@ -66,9 +67,7 @@ def all_rows(folder: Path, keys: Collection[str] | None = None) -> Iterator[Call
     for path in segments(folder):
         for values in read(path).filter(wanted).iter_rows(named=True):
             yield CallRecord(values["key"], answer_of(values))
-    if (folder / "calls.jsonl").exists():
-        rows = whole_rows(folder / "calls.jsonl")
-        yield from (row for row in rows if keys is None or row.key in keys)
+    yield from (row for row in whole_rows(folder / "calls.jsonl") if keys is None or row.key in keys)
 
 
 @contextlib.contextmanager
@@ -140,10 +139,7 @@ def write(rows: pl.DataFrame, path: Path) -> None:
 
 def whole_rows(path: Path) -> Iterator[CallRecord]:
     """Yield the rows of the lines that are complete and undamaged."""
-    with open(path, "rb") as file:
-        for line in file:
-            if line.endswith(b"\n") and (row := row_of(line)):
-                yield row
+    return filter(None, map(row_of, append_log.complete_lines(path)))
 
 
 def row_of(line: bytes) -> CallRecord | None:
@@ -205,14 +201,14 @@ def _rows_now(folder: Path, columns: Sequence[str]) -> pl.DataFrame:
     """Read all rows of one journal, also while it is written."""
     tail = folder / "calls.jsonl"  # read first: a row that moves into a segment meanwhile is read twice, not missed
     wanted = {name: ANSWER_COLUMNS[name] for name in columns}
-    newest = as_frame(whole_rows(tail) if tail.exists() else (), wanted)
+    newest = as_frame(whole_rows(tail), wanted)
     return pl.concat([*(read(path, *wanted) for path in segments(folder)), newest])
 
 
 def cost(folder: Path) -> float:
     """Return the dollars of all rows ever written to a journal, including failures."""
     tail = folder / "calls.jsonl"
-    newest = sum(row.answer.cost or 0.0 for row in whole_rows(tail)) if tail.exists() else 0.0
+    newest = sum(row.answer.cost or 0.0 for row in whole_rows(tail))
     return newest + sum(dollars(read(path, "cost")["cost"]) for path in segments(folder))
 
 

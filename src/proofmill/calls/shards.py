@@ -80,7 +80,7 @@ class Earlier:
                 self._note(key, stop, self._places, row)
             self._starts.append(before + frame.height)
         tail = folder / "calls.jsonl"
-        for line in records.whole_rows(tail) if tail.exists() else ():
+        for line in records.whole_rows(tail):
             self._note(line.key, line.answer.stop_reason, self._tail, line.answer)
 
     def _note(self, key: str, stop: str, where: dict[str, Any], what: Any) -> None:

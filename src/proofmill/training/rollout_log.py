@@ -4,7 +4,6 @@ A rollout log collects them during the training; at the end they become results/
 """
 
 import json
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import dropwhile
 from pathlib import Path
@@ -15,7 +14,7 @@ import polars as pl
 
 from proofmill.artifacts.checked_parquet import writer
 from proofmill.graders.submissions import Submission
-from proofmill.runtime import durable
+from proofmill.runtime import append_log, durable
 from proofmill.schema.columns import ROLLOUT_COLUMNS
 from proofmill.schema.ids import digest
 from proofmill.schema.reasons import StopReason
@@ -40,10 +39,7 @@ class RolloutLog:
 
     def add(self, rows: Iterator[dict]) -> None:
         """Append rows and flush them to the disk."""
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
-            file.flush()
-            os.fsync(file.fileno())
+        append_log.append(self.path, (f"{json.dumps(row, ensure_ascii=False)}\n".encode() for row in rows))
 
     def rows(self) -> Iterator[dict]:
         return map(json.loads, whole_lines(self.path))
@@ -160,13 +156,11 @@ def _chunks(lines: Iterator[bytes], size: int = 1 << 24) -> Iterator[list[bytes]
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
-    """Yield the complete lines, as bytes: JSON leaves characters such as U+2028, at which `str.splitlines` would split.
+    """Yield the complete lines, as bytes.
 
     A line that a power cut damaged is left out: it was written after the last checkpoint, which was synced after all others.
     """
-    if path.exists():
-        with open(path, "rb") as file:
-            yield from (line for line in file if line.endswith(b"\n") and _is_object(line))
+    return filter(_is_object, append_log.complete_lines(path))
 
 
 def _is_object(line: bytes) -> bool:

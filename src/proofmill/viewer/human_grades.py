@@ -6,7 +6,6 @@
 appended: a corrected grade is a new line, and the last grade of a response counts.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.graders.human_grades import read
-from proofmill.runtime import durable
+from proofmill.runtime import append_log
 from proofmill.schema.errors import SettingError
 
 LONGEST = 20_000  # characters of a comment
@@ -52,12 +51,4 @@ def add_grade(results: Path, responses: str, response: str, grade: str, max_poin
     }
     path = file_of(results, responses)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if file.seek(0, os.SEEK_END):  # after a crash, the last line may lack its newline
-            file.seek(-1, os.SEEK_END)
-            file.write(b"" if file.read(1) == b"\n" else b"\n")
-        file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    durable.sync_name(path)
+    append_log.append(path, [json.dumps(line, ensure_ascii=False).encode() + b"\n"])

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from proofmill.runtime import durable
+from proofmill.runtime import append_log, durable
 from proofmill.training.asynchronous.sampler import SampledRollout
 from proofmill.training.rollout_log import whole_lines
 
@@ -89,8 +89,7 @@ class RolloutQueue:
         return group < self._below or self._learned.get(group, step + 1) <= step
 
     def _append(self, line: dict[str, Any]) -> None:
-        with open(self.path, "ab") as file:
-            file.write(_encode(line))
+        append_log.append(self.path, [_encode(line)], sync=False)  # a step's lines are synced before its checkpoint
 
     def _write(self, forgotten: int, attempts: Iterable[dict[str, Any]]) -> None:
         """Rewrite the file, in one rename, with the groups of the trained steps and with these attempts."""
