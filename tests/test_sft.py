@@ -107,7 +107,7 @@ def test_example_beyond_the_context_stops_the_stage(trained):
     """Positions that the model was not made for are not learned; longer examples that are left out stop nothing."""
     short = {"base/short": {**SMALL["base/tiny"], "context": 160}}
     with pytest.raises(
-        RecipeError, match=r"base/short: an example has \d+ tokens, and its context has 160; .*`rope-theta`"
+        RecipeError, match=r"base/short: an example has \d+ tokens, but the model's context has 160; .*`rope-theta`"
     ):
         trained({"model": "base/short"}, others=short)
     table = trained({"model": "base/short", "max-length": 160, "too-long": "drop"}, others=short)

@@ -739,7 +739,7 @@ def test_option_that_sets_the_nucleus_of_an_entry_is_refused():
     text = mistake(**entries, **{"responses/x": {**asked, "top-p": 0.9}})
     assert (
         text
-        == "r > responses/x: `top-p` is 0.9 and the `extra-body` of api/m set `top_p`; expected one of them. Remove one."
+        == "r > responses/x: `top-p` is 0.9 and the `extra-body` of api/m sets `top_p`, too; expected only one of them. Remove one."
     )
     scores = {
         **scored()["scores/s"],
@@ -863,11 +863,11 @@ def test_attempts_are_asked_as_their_model_and_grader_need():
 @pytest.mark.parametrize(
     ("api", "sampling", "fault"),
     [
-        ({"extra-body": {"top_k": 5}}, {"top-k": 3}, "`top-k` is 3 and the `extra-body` of api/long set `top_k`"),
+        ({"extra-body": {"top_k": 5}}, {"top-k": 3}, "`top-k` is 3 and the `extra-body` of api/long sets `top_k`"),
         (
             {"extra-body": {"stop": ["x"]}},
             {"stop": ["a"]},
-            "`stop` is ['a'] and the `extra-body` of api/long set `stop`",
+            "`stop` is ['a'] and the `extra-body` of api/long sets `stop`",
         ),
         (
             {"protocol": "responses"},

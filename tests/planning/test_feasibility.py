@@ -459,7 +459,7 @@ def test_line_for_jobs_that_serve_has_memory_for_their_weights(feasibility, tmp_
         graded = {"responses": f"responses/{name}", "grader": "final-answer"}
         entries |= {f"responses/{name}": asked, f"grades/{name}": graded}
     whole = feasibility("scores/x", entries, on)
-    (line,) = [line for line in whole.lines() if line.startswith("  serve: ")]
+    (line,) = [line for line in whole.lines() if line.startswith("  inference: ")]
     monkeypatch.chdir(tmp_path)
     Path("site.yaml").write_text(line)
     given = site_resources.set_resources(ROOT / "profiles/slurm")["responses"]["mem_mb"]
@@ -554,7 +554,7 @@ def test_command_says_no_by_its_exit_code(monkeypatch, capsys):
     assert left.value.code == 1 and "grpo/r1-zero-short" in said and "does not fit" in said
     said = without_host(run("qed-nano", "--machine", "8xH100", "--mean-length", "0.33"))
     assert "  grpo: {gpu: 8, launch: python -m proofmill.runtime.cluster.launching fsdp2, engine: vllm}\n" in said
-    assert "if texts have 0.33 of the maximum length" in said
+    assert "if the mean length of texts is 0.33 of the maximum" in said
     assert json.loads(run("gsm8k-length", "--machine", "H100", "--json"))["fits"] is True
     with pytest.raises(SystemExit, match="--mean-length 2; expected a share"):
         run("nano", "--machine", "H100", "--mean-length", "2")

@@ -372,7 +372,7 @@ def test_tools_are_read_from_blocks_alone():
     ("config", "says"),
     [
         ("rsaa", "names `rsaa`; expected one of"),
-        ({"name": "rsa", "popluation": 3}, "the setting `popluation`"),
+        ({"name": "rsa", "popluation": 3}, "the unknown setting `popluation`"),
         ({"name": "rsa", "population": 0}, "`population: 0`; expected a whole number of at least 1"),
         ({"name": "rsa", "population": True}, "expected a whole number"),
         ({"name": "rsa", "pairwise": 1}, "expected true or false"),

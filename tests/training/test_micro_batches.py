@@ -224,6 +224,6 @@ def test_rollouts_beyond_the_context_are_refused(small, monkeypatch):
         "unscored": "drop", "steps": 1, "group-size": 2, "problems-per-step": 2, "max-tokens": 512,
     }  # fmt: skip
     with pytest.raises(
-        RecipeError, match=r"base/tiny: a prompt .* may have 513 tokens, and its context has 512; .*`base`"
+        RecipeError, match=r"base/tiny: a prompt .* may have 513 tokens, but the model's context has 512; .*`base`"
     ):
         Mill(small.results, **SMALL, **{"grpo/long": entry}).make("grpo/long")
