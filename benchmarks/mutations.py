@@ -6,10 +6,11 @@
 
 A mutation changes one line of src/proofmill: a comparison at its boundary, a number by one, `and` for `or`, a condition
 negated, a branch that is never taken, a statement or an error dropped, a file that is not synced. The seed spreads them
-over the folders and over these operators. Each is applied in a temporary copy of the tree, never in the tree. Then tests
-run, until one fails: tests/FOLDER/test_MODULE.py, tests/FOLDER, or tests/test_KIND.py for a kind of artifact, and the
-other files that import the module. Tests with the marker `long` do not run, and tests that fail without a mutation do
-not count. A mutation is noticed if a test fails, or if the tests take five times as long as without it.
+over the folders and over these operators. Each is applied in a temporary copy of the tree, never in the tree. Then
+tests run, until one fails: tests/FOLDER/test_MODULE.py, tests/FOLDER, or tests/test_KIND.py for a kind of artifact, the
+other files that import the module, and the tests of the modules that import it. Tests with the marker `long` do not
+run, and tests that fail without a mutation do not count. A mutation is noticed if a test fails, or if the tests take
+five times as long as without it.
 
 Each result is a line of mutations-SEED.jsonl (`--results`). An interrupted run resumes from there, and a mutation whose
 line has changed meanwhile is tried again. The exit code is 1 if under 90 % are noticed (`--least`).
@@ -221,7 +222,16 @@ def test_sets(tree: Path, path: str) -> list[list[str]]:
     seen = tuple(f"{test}/" if not test.endswith(".py") else test for some in sets for test in some)
     files = (str(path.relative_to(tree)) for path in sorted((tree / "tests").rglob("test_*.py")))
     others = [f for f in files if not f.startswith(seen) and named.search((tree / f).read_text(encoding="utf-8"))]
-    return [some for some in (*sets, others) if some]
+    known = {*others, *(test for some in sets for test in some)}
+    return [some for some in (*sets, others, [test for test in users(tree, named) if test not in known]) if some]
+
+
+def users(tree: Path, named: re.Pattern) -> list[str]:
+    """Return the tests of the modules that import a module: tests/FOLDER/test_USER.py."""
+    paths = (path.relative_to(tree / PACKAGE) for path in sorted((tree / PACKAGE).rglob("*.py")))
+    importing = (path for path in paths if named.search((tree / PACKAGE / path).read_text(encoding="utf-8")))
+    tests = (Path("tests") / path.parent / f"test_{path.stem.strip('_')}.py" for path in importing)
+    return [str(test) for test in tests if (tree / test).is_file()]
 
 
 class Copy:
