@@ -15,15 +15,14 @@ def append(path: Path, lines: Iterable[bytes], sync: bool = True) -> None:
     """Append lines, each with its line end, while no other process does; with `sync`, wait until the disk has them."""
     with open(path, "a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        new = not file.seek(0, os.SEEK_END)
-        if not new:
+        if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
             file.write(b"" if file.read(1) == b"\n" else b"\n")
         file.writelines(lines)
         if sync:
             file.flush()
             os.fsync(file.fileno())
-    if sync and new:
+    if sync:  # also of a file that is not new: its writer may have been killed before this
         durable.sync_name(path)
 
 

@@ -4,7 +4,7 @@ The entry sets what is trained; the profile, which starts the processes, and the
 latter change no weight beyond rounding, except by the noise that each process draws for itself (an adapter's dropout,
 rollouts).
 
-    PROOFMILL_MICRO_BATCH_SIZE          maximum rows of a micro-batch on one device (micro_batches.py); default: by memory
+    PROOFMILL_MICRO_BATCH_SIZE          rows of a micro-batch on one device (micro_batches.py); default: by memory
     PROOFMILL_GRADIENT_CHECKPOINTING    1 or 0: recompute activations, or keep them (micro_batches.py); default: by memory
     PROOFMILL_ATTENTION                 attention implementation, as transformers names it, such as flash_attention_2
     PROOFMILL_SAVE_MINUTES              minutes between checkpoints (15)
