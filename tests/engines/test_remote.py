@@ -29,7 +29,7 @@ from proofmill.calls.pacing import Pace
 from proofmill.config.entry_values import entry_from
 from proofmill.engines import remote, retries
 from proofmill.engines.open_engine import open_api
-from proofmill.engines.remote import ApiEngine
+from proofmill.engines.remote import ApiEngine, Endpoint
 from proofmill.engines.retries import SAME_FAILURES
 from proofmill.schema.entries.declared import Api
 from proofmill.schema.errors import ServiceError, SettingError, TableError
@@ -131,7 +131,7 @@ def test_artifact_weights_get_no_control_token_in_a_message(protocol, field):
     talk = (("user", "a<turn of the judge>b"), ("assistant", "<think>c</think><|end|>"))
     sent = {}
     for known in (None, tokenizer):
-        engine = ApiEngine("m", api, "http://127.0.0.1:9/v1", "none", Pace(), tokenizer=known)
+        engine = ApiEngine("m", api, Endpoint("http://127.0.0.1:9/v1", "none", Pace()), tokenizer=known)
         sent[known is None] = [message["content"] for message in engine._request(ModelRequest("m", talk))[field]]
         engine.close()
     assert sent[True] == [content for _, content in talk]
@@ -166,7 +166,7 @@ def test_request_to_weights_of_ours_names_every_setting_of_vllm():
     """It has all settings that vLLM would take from the model's own files, and the end tokens."""
     api = Api(id="m", price={"input": 0.0, "output": 0.0})
     tokenizer = train_tokenizer(["a user"], 300)
-    engine = ApiEngine("m", api, "http://127.0.0.1:9/v1", "none", Pace(), tokenizer=tokenizer, ends=[1, 7])
+    engine = ApiEngine("m", api, Endpoint("http://127.0.0.1:9/v1", "none", Pace()), tokenizer=tokenizer, ends=[1, 7])
     sent = engine._request(ModelRequest("m", (("user", "a"),), temperature=0.6, top_k=20))
     engine.close()
     neutral = {"top_p": 1, "min_p": 0, "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0}

@@ -25,7 +25,7 @@ from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker, Engine
 from proofmill.calls.pacing import Pace
 from proofmill.calls.rates import SharedBucket
-from proofmill.engines.remote import ApiEngine
+from proofmill.engines.remote import ApiEngine, Endpoint
 from proofmill.engines.services import server_job
 from proofmill.engines.services.balancing import Balance
 from proofmill.engines.services.directory import Service
@@ -37,6 +37,7 @@ from proofmill.schema.fields import require
 from proofmill.schema.names import kind_of
 
 NOWHERE = "http://127.0.0.1/v1"  # a placeholder: each call to a service has its own address
+VLLM_SEEDS = 2**63  # upper bound of a vLLM server's seeds
 SERVED_AT_ONCE = 256  # calls in flight to the job's own vLLM server, which processes as many at once
 
 
@@ -133,7 +134,7 @@ def open_api(
             bucket=partial(SharedBucket, rates) if rates else None,
         )
         stack.callback(pace.close)
-        engine = ApiEngine(name, api, url, key, pace, server=server, runner=runner, balance=balance)
+        engine = ApiEngine(name, api, Endpoint(url, key, pace, server, balance), runner=runner)
         stack.callback(engine.close)
         yield engine
 
@@ -144,7 +145,8 @@ def serve_weights(job: Job, table: Table, runner: asyncio.Runner) -> Iterator[Ap
     program = server_job.weights_of(table, job.engine_args, job.threads)
     pace = Pace(environment.number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
     with server_job.server_of(table.name, program, job.engine_log) as server:
-        yield from _of_weights(table, server.url, require(server.key), pace, runner, server=server)
+        endpoint = Endpoint(server.url, require(server.key), pace, server, seeds=VLLM_SEEDS)
+        yield from _of_weights(table, endpoint, runner)
 
 
 @contextmanager
@@ -153,19 +155,18 @@ def ask_service(job: Job, table: Table, runner: asyncio.Runner) -> Iterator[ApiE
     service = Service(table.name, job.table.results)
     pace = Pace(environment.number("PROOFMILL_CONCURRENCY", int))
     with service.keep_alive():
-        yield from _of_weights(table, NOWHERE, service.key(), pace, runner, balance=Balance(service))
+        endpoint = Endpoint(NOWHERE, service.key(), pace, balance=Balance(service), seeds=VLLM_SEEDS)
+        yield from _of_weights(table, endpoint, runner)
 
 
-def _of_weights(
-    table: Table, url: str, key: str, pace: Pace, runner: asyncio.Runner, **how: Any
-) -> Iterator[ApiEngine]:
+def _of_weights(table: Table, endpoint: Endpoint, runner: asyncio.Runner) -> Iterator[ApiEngine]:
     """Yield the engine of an artifact's weights behind a vLLM server."""
     from transformers import AutoTokenizer
 
     tokenizer = chat_templates.require_template(AutoTokenizer.from_pretrained(table.weights()), table.name)
     api = Api(id=table.model, price={"input": 0.0, "output": 0.0})
-    how |= {"ends": sampling.ends(table.folder, tokenizer), "tokenizer": tokenizer, "runner": runner}
-    engine = ApiEngine(table.name, api, url, key, pace, seeds=2**63, **how)
+    ends = sampling.ends(table.folder, tokenizer)
+    engine = ApiEngine(table.name, api, endpoint, tokenizer, ends, runner)
     try:
         yield engine
     finally:

@@ -14,8 +14,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from email.utils import parsedate_to_datetime
+from dataclasses import dataclass, replace
 from typing import Any
 
 from proofmill.calls import budget
@@ -27,13 +26,15 @@ from proofmill.calls.runner import Feed
 from proofmill.engines import replies
 from proofmill.engines.error_log import Complaints, Fields
 from proofmill.engines.limits import TimeLimits
-from proofmill.engines.retries import Failure, RequestQueue
+from proofmill.engines.retries import Failure, RequestQueue, retry_after
+from proofmill.engines.servers import Server
 from proofmill.engines.services.balancing import Balance
 from proofmill.engines.services.directory import Replica
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import environment
 from proofmill.runtime.environment import variable
 from proofmill.runtime.progress import log
+from proofmill.schema.fields import require
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.text.reasoning import OPENING, opens_thought
 from proofmill.text.redaction import Redaction, passwords_of_proxies, secrets_of, without_users
@@ -55,7 +56,21 @@ CONNECT = 5.0  # seconds to connect; Linux gives up after two minutes
 # Sampling parameters of OpenAI's protocols.
 OPENAI = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 RESPONSES = ("temperature", "top_p")
-HEADERS, DAY = ("retry-after-ms", "retry-after"), 86_400.0
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a model is called: address, key and pace; the job's own server, or the service whose replicas get the calls.
+
+    `seeds` is the upper bound of the server's seeds.
+    """
+
+    url: str
+    key: str
+    pace: Pace
+    server: Server | None = None
+    balance: Balance | None = None
+    seeds: int = 2**31
 
 
 class ApiEngine:
@@ -67,23 +82,16 @@ class ApiEngine:
         self,
         name: str,
         api: Any,
-        url: str,
-        key: str,
-        pace: Pace,
-        server: Any = None,
-        seeds: int = 2**31,
+        endpoint: Endpoint,
         tokenizer: Any = None,
-        runner: asyncio.Runner | None = None,
-        balance: Balance | None = None,
         ends: Sequence[int] = (),
+        runner: asyncio.Runner | None = None,
     ):
         """Create the engine.
 
-        `server` is the job's own servers.Server. `balance` has the replicas of a service, which get the calls instead.
-        `seeds` is the upper bound of the server's seeds. `ends` are the end tokens of an artifact's weights.
+        `tokenizer` and `ends` (end tokens) belong to an artifact's weights. The tokenizer's control tokens are escaped in
+        messages. If its template opens the reasoning, the opening is put before the output.
         `runner` has the event loop that concurrent models share; without it the model has its own.
-        `tokenizer` belongs to an artifact's weights. Its control tokens are escaped in messages. If its template opens
-        the reasoning, the opening is put before the output.
         """
         import aiohttp
         import httpx2
@@ -91,12 +99,13 @@ class ApiEngine:
 
         from proofmill.engines import transport
 
-        self.name, self.api, self.model, self._seeds = name, api, api.id, seeds
+        self.name, self.api, self.model, self._seeds = name, api, api.id, endpoint.seeds
+        url, key, pace = endpoint.url, endpoint.key, endpoint.pace
         self._tokens = ControlTokens(tokenizer) if tokenizer else None
         self._ends = list(ends)
         self._opening = OPENING if tokenizer and opens_thought(tokenizer) else ""
         self.price, self.max_failed = api.price, api.max_failed
-        self.pace, self.server, self.balance = pace, server, balance
+        self.pace, self.server, self.balance = pace, endpoint.server, endpoint.balance
         self._api_error, self._http_error, self._broken = openai.APIError, aiohttp.ClientError, transport.BrokenReply
         self._unreached = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
         self.complaints = Complaints()
@@ -121,7 +130,7 @@ class ApiEngine:
                     max_connections=pace.most, max_keepalive_connections=pace.most, keepalive_expiry=IDLE
                 ),
                 # A proxy of the environment cannot reach a local server, or one on another node.
-                trust_env=server is None and balance is None,
+                trust_env=self.server is None and self.balance is None,
                 follow_redirects=False,
                 headers=transport.HEADERS,
                 event_hooks={"response": [transport.bound]},
@@ -341,7 +350,7 @@ class ApiEngine:
             text = (
                 f"the server redirects to {error.response.headers.get('location', 'nowhere')}; no redirect is followed"
             )
-        failure = self._classify(status, text, _retry_after(error.response))
+        failure = self._classify(status, text, retry_after(error.response))
         return replace(failure, **self._charge(error.response.content, request, status))
 
     def _classify(self, status: int, text: str, wait: float | None) -> Failure:
@@ -364,7 +373,7 @@ class ApiEngine:
 
     def follow_server(self) -> None:
         """Use the new address of the job's own server, which was restarted."""
-        self._client.base_url = self.server.url
+        self._client.base_url = require(self.server).url
         self._address = self._full_address()
 
     def _full_address(self) -> str:
@@ -376,23 +385,3 @@ class ApiEngine:
             f"{self.name}: the server refuses every call: {failure.detail}; expected one that knows the model "
             f"{self.api.id} and accepts the key. Check {variable(self.name)}_URL, {variable(self.name)}_KEY and the account"
         )
-
-
-def _retry_after(response: Any) -> float | None:
-    """Return the seconds of `Retry-After`; None without it, or if it is more than a day (a clock in milliseconds).
-
-    RFC 9110, 10.2.3: seconds, or a date; some send milliseconds.
-    """
-    for header in HEADERS:
-        value = response.headers.get(header)
-        if value is None:
-            continue
-        try:
-            seconds = float(value) / (1000 if header.endswith("ms") else 1)
-        except ValueError:
-            try:
-                seconds = parsedate_to_datetime(value).timestamp() - time.time()
-            except (ValueError, OverflowError):
-                continue
-        return max(0.0, seconds) if seconds <= DAY else None  # NaN gives None, too
-    return None

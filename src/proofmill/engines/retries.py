@@ -19,6 +19,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import Any
 
@@ -34,6 +35,7 @@ from proofmill.schema.reasons import StopReason
 ATTEMPTS = {"away": 12, "provider": 6, "timeout": 3, "absent": math.inf}
 SAME_FAILURES = 3  # failures of a row with the same message, after which the row fails
 REFUSED_ROWS = 8  # so many forbidden rows and no answer: the cause is not in the rows
+WAIT_HEADERS, DAY = ("retry-after-ms", "retry-after"), 86_400.0
 
 
 @dataclass(frozen=True)
@@ -269,3 +271,23 @@ class RequestQueue:
                 self.pace.begin_again()
             else:
                 self.asking.stop.ask(f"stopped because the server died after each restart: {server.last_words()}")
+
+
+def retry_after(response: Any) -> float | None:
+    """Return the seconds of `Retry-After`; None without it, or if it is more than a day (a clock in milliseconds).
+
+    RFC 9110, 10.2.3: seconds, or a date; some send milliseconds.
+    """
+    for header in WAIT_HEADERS:
+        value = response.headers.get(header)
+        if value is None:
+            continue
+        try:
+            seconds = float(value) / (1000 if header.endswith("ms") else 1)
+        except ValueError:
+            try:
+                seconds = parsedate_to_datetime(value).timestamp() - time.time()
+            except (ValueError, OverflowError):
+                continue
+        return max(0.0, seconds) if seconds <= DAY else None  # NaN gives None, too
+    return None
