@@ -7,7 +7,7 @@ import pytest
 
 from proofmill.selfplay_tasks import requests
 from proofmill.selfplay_tasks.proposals import Proposal
-from proofmill.selfplay_tasks.seeding import PATIENCE, from_model, from_rows, identity
+from proofmill.selfplay_tasks.seeding import PATIENCE, SeedSizes, from_model, from_rows, identity
 from proofmill.selfplay_tasks.tasks import TASKS, Invalid, Task
 from proofmill.selfplay_tasks.validity import valid
 
@@ -73,9 +73,8 @@ WORDS = requests.wording("tasks-terse")
 
 def seeded(model, executor, kinds, **more):
     """Return the seeds of a model."""
-    return from_model(
-        model, kinds, executor, WORDS, random.Random(0), **{"target": 12, "batch": 4, "inputs": 4, **more}
-    )
+    sizes = SeedSizes(**{"target": 12, "batch": 4, "inputs": 4, **more})
+    return from_model(model, executor=executor, kinds=kinds, words=WORDS, rng=random.Random(0), sizes=sizes)
 
 
 def test_model_fills_all_buffers_from_the_identity(executor):

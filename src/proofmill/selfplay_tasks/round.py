@@ -137,10 +137,8 @@ class SelfplayRound:
             def ask_texts(requests: Sequence[Messages]) -> list[str]:
                 return [answer(reply.text) or reply.text for reply in ask(requests)]  # an untrained model omits tags
 
-            seeds = seeding.from_model(
-                ask_texts, kinds, self.executor, self.words, draw,
-                entry.max_seed_tasks, entry.batch_size, entry.references, entry.inputs, fits=self.fits,
-            )  # fmt: skip
+            sizes = seeding.SeedSizes(entry.max_seed_tasks, entry.batch_size, entry.references, entry.inputs)
+            seeds = seeding.from_model(ask_texts, kinds, self.executor, self.words, draw, sizes, self.fits)
             first = [task for tasks in seeds.tasks.values() for task in tasks]
         for kind in kinds:
             of_kind = [task for task in first if task.kind == kind]

@@ -10,13 +10,13 @@ Differences from the original:
 
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from proofmill.sandbox.executor import Executor
 from proofmill.selfplay_tasks import proposals, requests
 from proofmill.selfplay_tasks.buffer import Buffers
-from proofmill.selfplay_tasks.program_text import FORBIDDEN, Unfit, normalize
+from proofmill.selfplay_tasks.program_text import Unfit, normalize
 from proofmill.selfplay_tasks.proposals import INPUTS, Normal, Proposal
 from proofmill.selfplay_tasks.tasks import NO_ERROR, Invalid, Task, TaskName
 from proofmill.selfplay_tasks.validity import valid
@@ -60,54 +60,66 @@ def from_rows(
     return valid(proposed, executor)
 
 
+@dataclass(frozen=True)
+class SeedSizes:
+    """The size of the seeding from a model: tasks of each kind, requests of a round, tasks shown, inputs of an induction."""
+
+    target: int = 256
+    batch: int = 64
+    references: int = 6
+    inputs: int = INPUTS
+
+
 def from_model(
     ask: Callable[[Sequence[requests.Messages]], Sequence[str]],
     kinds: Sequence[TaskName],
     executor: Executor,
     words: Mapping[str, str],
     rng: random.Random,
-    target: int = 256,
-    batch: int = 64,
-    references: int = 6,
-    inputs: int = INPUTS,
-    tags: bool = False,
-    normal: Normal = _SEED_FORM,
-    forbidden: Collection[str] = FORBIDDEN,
+    sizes: SeedSizes = SeedSizes(),
     fits: Callable[[requests.Messages], bool] = lambda messages: True,
 ) -> Buffers:
-    """Collect up to `target` tasks of each kind from a model's proposals and the identity.
+    """Collect up to `sizes.target` tasks of each kind from a model's proposals and the identity.
 
     `ask` returns a reply to each conversation; only conversations that `fits` accepts are sent. A proposal with one input
     gives a task of each kind with one input. Inductions come last, about programs of the other tasks. Ends early after
     PATIENCE consecutive rounds that add no task.
     """
     single: list[TaskName] = [kind for kind in kinds if kind != "induce"]
-    seeds = Buffers(kinds, capacity=target, keep="oldest")
-    seeds.add(identity(kind, inputs) for kind in kinds)
+    seeds = Buffers(kinds, capacity=sizes.target, keep="oldest")
+    seeds.add(identity(kind, sizes.inputs) for kind in kinds)
     stages: list[list[TaskName]] = [single, ["induce"] if "induce" in kinds else []]
     for several in filter(None, stages):
         turn = idle = 0
-        while idle < PATIENCE and any(len(seeds.tasks[kind]) < target for kind in several):
+        while idle < PATIENCE and any(len(seeds.tasks[kind]) < sizes.target for kind in several):
             kind, turn = several[turn % len(several)], turn + 1
 
             def request(tasks: Sequence[Task], kind: TaskName = kind) -> requests.Messages:
-                return requests.to_propose(kind, tasks, words, forbidden=forbidden, inputs=inputs)
+                return requests.to_propose(kind, tasks, words, inputs=sizes.inputs)
 
             def can_show(
                 tasks: Sequence[Task], request: Callable[[Sequence[Task]], requests.Messages] = request
             ) -> bool:
                 return fits(request(tasks))
 
-            count = 1 if kind == "induce" else references
-            shown = [seeds.references(kind, count, rng, fits=can_show) for _ in range(batch)]
+            count = 1 if kind == "induce" else sizes.references
+            shown = [seeds.references(kind, count, rng, fits=can_show) for _ in range(sizes.batch)]
             if kind == "induce" and not all(shown):
-                shown = [[identity("deduce")]] * batch
+                shown = [[identity("deduce")]] * sizes.batch
             replies = ask([request(each) for each in shown])
             proposed = [
-                proposals.parse(kind, reply, each[0].program if kind == "induce" else "", inputs, tags, normal)
+                # The untrained model was not asked for tags.
+                proposals.parse(
+                    kind,
+                    reply,
+                    each[0].program if kind == "induce" else "",
+                    sizes.inputs,
+                    tags=False,
+                    normal=_SEED_FORM,
+                )
                 for reply, each in zip(replies, shown, strict=True)
             ]
-            tasks = [task for task in valid(proposed, executor, forbidden=forbidden) if isinstance(task, Task)]
+            tasks = [task for task in valid(proposed, executor) if isinstance(task, Task)]
             added = seeds.add(variant for task in tasks for variant in _variants(task, several))
             idle = 0 if added else idle + 1
     return seeds
