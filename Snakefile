@@ -30,7 +30,7 @@ for target in [*CONFIG.recipes, *CONFIG.entries]:
             target
         default_target: target == next(iter(CONFIG.recipes))
         input:
-            tables_of(target),
+            RULES.tables_of(target),
         localrule: True
         params:
             names=CONFIG.list_target(target) if target not in CONFIG.faults else [],
@@ -44,7 +44,7 @@ for target in [*CONFIG.recipes, *CONFIG.entries]:
 # An unknown target exits with the known names.
 rule unknown:
     input:
-        lambda wildcards: refused(wildcards.target),
+        lambda wildcards: RULES.refuse(wildcards.target),
     output:
         "{target}",
     wildcard_constraints:

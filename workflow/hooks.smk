@@ -16,7 +16,7 @@ DISPLAY = contextlib.ExitStack()  # closes the live display before the last line
 onstart:
     for mistake in dict.fromkeys(line for lines in CONFIG.faults.values() for line in lines.splitlines()):
         print(f"skipped until it is fixed: {mistake}", file=sys.stderr)
-    names = due_jobs()
+    names = RULES.due_jobs()
     try:
         if not workflow.touch:
             models = connections(CONFIG, [name for name in names if GRAPH.states[name].name == "make"])
