@@ -308,8 +308,9 @@ def open_rewards(
     ):
         if at_once and askers and stream is None:
             raise SettingError(
-                f"{job.name}: `max-staleness` has judges asked while the training learns, and one of them has its weights in this process; "
-                "expected judges behind a server. Give it the engine vllm-server in the profile, or take `max-staleness: 0`."
+                f"{job.name}: `max-staleness` is {entry.max_staleness} and a judge's weights would be loaded in this process; expected "
+                "judges behind servers, which grade during training. Declare the judge by `id` and serve it in its own job "
+                "(`proofmill serve`), or set `max-staleness: 0`."
             )
         preferences = {
             name: JudgedPreference(judges[name], preference.get("input", "all"))

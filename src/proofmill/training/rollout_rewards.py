@@ -228,7 +228,7 @@ class Unscored:
 def too_many_unscored(name: str, fault: str, share: float, kept_rollouts: Path) -> ServiceError:
     """Build the error of a training with more rollouts without a verdict than `share`; `fault` is the count."""
     return ServiceError(
-        f"{name}: {fault}; expected at most {share:.0%} (`max-unscored`), because they carry no gradient. Read the "
+        f"{name}: {fault}; expected at most {share:.0%} (`max-unscored`). Read the "
         f"grader's output (`verdict` in {kept_rollouts}) and fix the cause, or raise the limit. Rerun the same "
         "command to resume from the last checkpoint."
     )
