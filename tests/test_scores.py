@@ -22,7 +22,7 @@ from proofmill.metrics.score_rows import Cell, _of_runs, _splits
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import RecipeError, TableError
 from proofmill.schema.registry_items import split
-from proofmill.scores import _attempts, _gate
+from proofmill.scores import _attempts, _gate, _merge_rows
 from served import good, server
 
 MEAN, FULL = METRICS["avg-at-k"].apply, METRICS["solve-rate"].apply
@@ -418,6 +418,17 @@ def test_grades_on_two_scales_are_not_merged(study, mill):
     """Averaging grades out of 7 and out of 1 is refused."""
     with pytest.raises(TableError, match="on several scales"):
         scored(study, mill, grades=["grades/lines", "grades/answers"], reduce="mean", metrics=["avg-at-k"])
+
+
+@pytest.mark.parametrize("others", [["a"], ["a", "c"]])
+def test_grades_of_other_attempts_are_not_merged(others):
+    """Two tables with equally many attempts may still be of different ones."""
+    first, second = (
+        [{"response": name, "max_points": 7, "grade": 1.0, "reason": "ok"} for name in names]
+        for names in (["a", "b"], others)
+    )
+    with pytest.raises(TableError, match="x, y: .*of different attempts"):
+        list(_merge_rows([first, second], "mean", "x, y"))
 
 
 def test_several_graders_are_merged_into_one(study, mill):

@@ -128,6 +128,11 @@ def test_conversation_without_anything_to_learn_says_why(messages, fault):
         ({"messages": [{"role": "assistant", "tool_calls": [{"x": 1}]}]}, {}, r"message 1: a tool call has no `name`"),
         ({"messages": [{"from": "function_call", "value": "x"}]}, {}, r"message 1: `value` is a text but not JSON"),
         (
+            {"messages": [{"from": "function_call", "value": 3}]},
+            {},
+            r"message 1: `value` is a number \(3\); expected the JSON of a call",
+        ),
+        (
             {"messages": TALK, "given_grade": "7"},
             {"grade": "given_grade"},
             r"f.jsonl:1: `given_grade` is a text \('7'\); expected a number",
