@@ -255,7 +255,7 @@ def test_example_longer_than_the_limit_is_refused(desk):
         ({"problems/x": {"source": "arithmetic", "rows": "many"}}, ["`rows`", "'many'", "integer"]),
         (
             {"problems/x": {"source": "problems/y"}, "problems/y": {"source": "problems/x"}},
-            ["problems/x", "problems/y", "circle"],
+            ["problems/x", "problems/y", "cycle"],
         ),
         ({"labels/x": {"problems": "problems/train", "model": "api/nobody"}}, ["`api/nobody`", "api/referee"]),
     ],
@@ -264,7 +264,7 @@ def test_example_longer_than_the_limit_is_refused(desk):
 def test_configuration_with_a_mistake_is_refused(desk, entries, said):
     """A target with a mistake is refused with its place and a suggestion; other targets are made."""
     desk.refused(next(iter(entries)), *said, entries=entries)
-    if "circle" not in said:
+    if "cycle" not in said:
         assert desk.run("problems/train", entries=entries).returncode == 0
 
 

@@ -66,7 +66,7 @@ def test_source_that_cannot_be_read_is_refused(tmp_path, path):
         ("r: " + "[" * 300 + "]" * 300, "config.yaml: is nested too deeply"),
         ("r: " + "9" * 5_000, "config.yaml: cannot be read as YAML"),
         ("r: {", "config.yaml: cannot be read as YAML"),
-        ("1:\n  problems/x: {source: arithmetic, rows: 3}\n", "is called 1"),
+        ("1:\n  problems/x: {source: arithmetic, rows: 3}\n", "has the name 1"),
         ("r:\n  problems/" + "a" * 230 + ": {source: arithmetic, rows: 3}\n", "has 230 characters"),
         ("r:\n  problems/" + "a" * 20 + ": {source: arithmetic, rows: 3}\n", "ends in `a` twenty times"),
     ],

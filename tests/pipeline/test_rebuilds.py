@@ -210,7 +210,7 @@ EDITS: dict[str, tuple] = {
     "a prompt's header": (text("prompts/mine.md", "\nabout: ", "\nabout: Or "), set()),
     "a prompt's fields": (text("prompts/mine.md", "optional: [", "optional: [answer, "), JUDGED, JUDGED, NO_READER),
     "a prompt renamed": (
-        lambda lab: (rename("prompts/mine.md", "prompts/ours.md")(lab), lab.entry("grades/given", prompt="prompts/ours.md")),
+        lambda lab: (rename("prompts/mine.md", "prompts/ours.md")(lab), lab.entry("grades/given", **{"grader-prompt": "prompts/ours.md"})),
         JUDGED, JUDGED, "the name of a prompt is in the entry",
     ),
     "a part's body": (text("parts.py", "< most +", "< most + LESS +"), TRAIN),

@@ -196,14 +196,14 @@ def test_ctrl_c_lets_jobs_say_their_last_words(project, terminal):
 def test_picture_has_the_width_that_the_terminal_has_now(terminal):
     """After a change of the window the next picture fits it."""
     run = terminal("small", **SLOW)
-    run.until("calls")
+    run.until("tokens/s")
     run.resize(60)
     run.until(r"1 running")
     before = len(run.text)
     run.until(r"\d+ %  0:\d\d left")
     assert run.end() == 0
     stage = re.search(r"labels/threads[^\n]*left", run.text[before:])
-    assert stage and len(seen(stage[0])[0]) <= 60 and "calls" not in stage[0]
+    assert stage and len(seen(stage[0])[0]) <= 60 and "tokens/s" not in stage[0]
 
 
 def test_wanted_refuses_what_is_neither_plain_nor_yes(monkeypatch):

@@ -70,7 +70,7 @@ def test_shards_of_an_edited_entry_ask_what_is_new(sharded, tmp_path):
     before = set(project.journal("responses/cold"))
     for shard in ("1/2", "2/2"):
         done = project.job("responses/cold", "--shard", shard)
-        assert done.returncode == 0 and "is answered" in done.stdout, done.stdout
+        assert done.returncode == 0 and "all calls are done" in done.stdout, done.stdout
     problems = project.frame("responses/cold")["problem"].n_unique()
     fresh = [records.frame(path).height for path in records.shards(project.table("responses/cold").calls)]
     assert sum(fresh) == 2 * problems and all(fresh)

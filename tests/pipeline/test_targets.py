@@ -97,7 +97,7 @@ def test_site_of_the_docs_is_planned_for_a_cluster(tmp_path):
     """The file in docs/cluster.md gives each job of `nano` the memory that it says, and those that only ask what is shipped."""
     project = Project(tmp_path / "project")
     page = (ROOT / "docs/cluster.md").read_text(encoding="utf-8")
-    site = next(block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if block.startswith("every: "))
+    site = next(block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if block.startswith("default: "))
     (project.folder / "site.yaml").write_text(site)
     (tmp_path / "sbatch").symlink_to("/bin/true")  # nothing is submitted
     path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
