@@ -427,7 +427,7 @@ def test_grades_of_other_attempts_are_not_merged(others):
         [{"response": name, "max_points": 7, "grade": 1.0, "reason": "ok"} for name in names]
         for names in (["a", "b"], others)
     )
-    with pytest.raises(TableError, match="x, y: .*of different attempts"):
+    with pytest.raises(TableError, match=r"x, y: .*of different attempts"):
         list(_merge_rows([first, second], "mean", "x, y"))
 
 
