@@ -1,6 +1,7 @@
 """The house: which folder may import which, what a folder keeps to itself, how large a room may be."""
 
 import ast
+import importlib.util
 import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -90,6 +91,20 @@ def test_private_names_are_not_imported(module):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("proofmill"):
             private = [alias.name for alias in node.names if alias.name.startswith("_")]
             assert all(f"{node.module}.{name}" in MODULES for name in private), f"{module}: {private}"
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "docs", "envs", "workflow"])
+def test_scripts_outside_the_package_import_what_exists(folder):
+    """Names that benchmarks and the scripts of the docs import from proofmill are there; most of them run rarely."""
+    found = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("proofmill"):
+                found += [(path, node.module, alias.name) for alias in node.names]
+    for path, module, name in found:
+        known = hasattr(importlib.import_module(module), name) or importlib.util.find_spec(f"{module}.{name}")
+        assert known, f"{path}: {module}.{name}"
+    assert found or folder == "envs"
 
 
 def test_rooms_are_not_crowded():

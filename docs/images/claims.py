@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from proofmill.analysis import curves
 from proofmill.artifacts.tables import Table
-from proofmill.schema.names import reseed, seed_of
+from proofmill.schema.names import parse_seed, reseed
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "claims.md"
@@ -72,7 +72,7 @@ def list_claims(results: Results) -> Iterator[str]:
     if not claims:
         return
     table = next(table for name in SCORES if (table := results.table(name)))
-    seeds = sorted({seed_of(name) for name in table.stamp["entry"]["grades"]})
+    seeds = sorted({parse_seed(name) for name in table.stamp["entry"]["grades"]})
     commit = table.stamp.get("commit") or "no checkout"
     yield f"From `snakemake nano-claims` with the seeds {', '.join(map(str, seeds))}, code {commit[:10]}."
     yield from ("", *_claim_rows(claims))
@@ -102,7 +102,7 @@ def _claim_rows(claims: Claims) -> Iterator[str]:
         below = [seed["high"] is not None and seed["high"] < 0 for seed in claim["seeds"].values()]
         counts = [f"{sum(some)} of {len(some)}" if some else "–" for some in (above, below)]
         compared = f"`{claim['model']}` - `{claim['baseline']}`, {claim['metric']}"
-        cells = [name, claim["says"].rstrip("."), f"**{claim['outcome']}**", compared, _difference(claim), _p(claim)]
+        cells = [name, claim["statement"].rstrip("."), f"**{claim['outcome']}**", compared, _difference(claim), _p(claim)]
         yield f"| {' | '.join([*cells, *counts])} |"
 
 

@@ -1,10 +1,11 @@
 """Claims: shown, refuted, or not shown at this size, for hand-made grades; and the claims a recipe may have."""
 
 import random
+import runpy
 
 import pytest
 
-from mill import REFEREE, SMALL
+from mill import REFEREE, ROOT, SMALL
 from proofmill.config.config import expand
 from proofmill.config.identity import identity_of
 from proofmill.metrics import claims, estimates
@@ -84,6 +85,15 @@ def test_one_seed_is_not_counted():
     """Without other trainings the sentence mentions no seeds."""
     (claim,), _ = settled({"a": attempts(noisy(2)), "b": attempts(noisy(0, seed=1))})
     assert "seeds" not in claim.sentence and claim.to_stamp()["seeds"] == {}
+
+
+def test_page_of_the_docs_is_filled_from_the_stamp():
+    """docs/images/claims.py reads the stamps of claims; its table has a row for each, with statement and numbers."""
+    script = runpy.run_path(str(ROOT / "docs/images/claims.py"))
+    (claim,), _ = settled({"a": attempts(noisy(2), noisy(2, seed=1)), "b": attempts(noisy(0, seed=2), noisy(0, seed=3))})
+    *_, row = script["_claim_rows"]({claim.name: claim.to_stamp()})
+    assert row.startswith(f"| better | A proves more than B | **{claim.outcome}** | `a` - `b`, avg@1 | +")
+    assert row.endswith("| 2 of 2 | 0 of 2 |")
 
 
 def test_claim_about_another_metric_has_its_own_comparison():

@@ -119,7 +119,7 @@ def test_rehearsed_graders_agree_with_the_checker(rehearsed):
 def test_rehearsed_averages_are_next_to_published_ones(rehearsed):
     """Nine benchmarks, two averages and their mean; what others report is on the page and not in the table."""
     table = rehearsed.table("scores/absolute-zero")
-    rows = [row for row in table.rows() if row["metric"] == "avg@1" and row["slice"] == "all" and not row["against"]]
+    rows = [row for row in table.rows() if row["metric"] == "avg@1" and row["slice"] == "all" and not row["baseline"]]
     own = [row["problems"] for row in rows if row["model"] == "selfplay/azr-7b"]
     assert own[-3:] == ["code", "mathematics", "total"] and len(own) == 12
     assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
@@ -139,7 +139,7 @@ def test_rehearsed_claims_fill_their_page(rehearsed, tmp_path):
     settled |= rehearsed.table("scores/claims-attempts-seeds").stamp["claims"]
     assert {name[0] for name in settled} == {"1", "3", "4", "5"}
     for name, claim in settled.items():
-        assert f"| {name} | {claim['says'].rstrip('.')} | **{claim['outcome']}** |" in text
+        assert f"| {name} | {claim['statement'].rstrip('.')} | **{claim['outcome']}** |" in text
     blocks, before = ({m[2]: m[0] for m in script["BLOCK"].finditer(each)} for each in (text, old))
     assert {name for name, block in blocks.items() if block == before[name]} == {"costs", "lost"}
     assert "| grpo/judge-believes |" in text and "| grpo/dodge-drop |" in text
@@ -250,7 +250,7 @@ def test_rehearsed_rewards_vary_in_every_training(rehearsed):
     values: dict[str, set] = {}
     for name in trained:
         rollouts = pl.read_parquet(rehearsed.table(name).folder / "rollouts.parquet")
-        for reward in (column for column in rollouts.columns if column.startswith("reward")):
+        for reward in (column for column in rollouts.columns if column == "reward" or column.startswith("reward_")):
             values.setdefault(reward, set()).update(rollouts[reward].drop_nulls().unique())
     assert len(values) == 13 and [reward for reward, some in values.items() if len(some) < 2] == []
 
