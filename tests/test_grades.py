@@ -129,6 +129,7 @@ def test_stage_grades_every_response(small):
     rows = small.table("grades/cold").rows()
     assert len(rows) == 24
     assert all((row["grade"] is None) != (row["reason"] in ("ok", "empty")) for row in rows)
+    assert {type(row["well_formed"]) for row in rows} == {bool}  # no call has failed
 
 
 def test_program_and_judge_give_the_same_grades(small, mill):

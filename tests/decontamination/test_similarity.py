@@ -203,3 +203,11 @@ def test_overlap_finds_the_longest_run_of_all_benchmarks():
     index.add("half", ALICE.partition("Next")[0])
     index.add("whole", ALICE)
     assert index.find(ALICE).id == "whole"
+
+
+def test_of_equally_similar_statements_the_first_is_found():
+    """A benchmark with one problem twice names the first, whatever comes later."""
+    index = Alike(0.7)
+    for name in ("one", "two", "three"):
+        index.add(name, shingles(TEMPLATES[3][0]))
+    assert index.find(shingles(TEMPLATES[3][0])) == Match("one", 1.0, "words")

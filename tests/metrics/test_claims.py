@@ -90,7 +90,9 @@ def test_one_seed_is_not_counted():
 def test_page_of_the_docs_is_filled_from_the_stamp():
     """docs/images/claims.py reads the stamps of claims; its table has a row for each, with statement and numbers."""
     script = runpy.run_path(str(ROOT / "docs/images/claims.py"))
-    (claim,), _ = settled({"a": attempts(noisy(2), noisy(2, seed=1)), "b": attempts(noisy(0, seed=2), noisy(0, seed=3))})
+    (claim,), _ = settled(
+        {"a": attempts(noisy(2), noisy(2, seed=1)), "b": attempts(noisy(0, seed=2), noisy(0, seed=3))}
+    )
     *_, row = script["_claim_rows"]({claim.name: claim.to_stamp()})
     assert row.startswith(f"| better | A proves more than B | **{claim.outcome}** | `a` - `b`, avg@1 | +")
     assert row.endswith("| 2 of 2 | 0 of 2 |")

@@ -1,5 +1,6 @@
 """Every prompt with arbitrary fields: only our own blocks exist, and the judge is informed of them."""
 
+import hashlib
 import json
 import re
 
@@ -255,3 +256,8 @@ def test_name_that_leads_through_other_folders_is_no_prompt(name):
     """A name consists of plain words; it cannot reach a file by `..`, although that file exists."""
     with pytest.raises(RecipeError):
         templates.prompt(name)
+
+
+def test_digest_of_a_text_is_that_of_its_bytes():
+    """The digest of a text by path is in fingerprints: 16 digits of SHA-256, so it is the same in every version."""
+    assert templates.plain_digest("Answer briefly.") == hashlib.sha256(b"Answer briefly.").hexdigest()[:16]

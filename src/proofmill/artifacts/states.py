@@ -136,14 +136,8 @@ def _changes(new: Mapping[str, Any], old: Mapping[str, Any], expected: Expected)
                 yield f"{api}: `{key.replace('_', '-')}` {change(before.get(key), value)}"
     yield from (f"the content of {name} has changed" for name in _differing(expected.parents, old["parents"]))
     yield from (f"{path} was edited" for path in _differing(expected.sources, old["sources"]))
-    # Stamps from before source names counted have the paths of their machine instead.
-    if _file_names(expected.sources) != _file_names(old["sources"]) or expected.sources.keys() & old["sources"].keys():
-        yield from (f"{path} is new" for path in expected.sources if path not in old["sources"])
-        yield from (f"{path} was removed" for path in old["sources"] if path not in expected.sources)
-
-
-def _file_names(sources: Mapping[str, str]) -> list[tuple[str, str]]:
-    return sorted((Path(path).name, digest) for path, digest in sources.items())
+    yield from (f"{path} is new" for path in expected.sources if path not in old["sources"])
+    yield from (f"{path} was removed" for path in old["sources"] if path not in expected.sources)
 
 
 def _no_table(kept: ArchivedTable) -> str:
