@@ -102,7 +102,14 @@ def _claim_rows(claims: Claims) -> Iterator[str]:
         below = [seed["high"] is not None and seed["high"] < 0 for seed in claim["seeds"].values()]
         counts = [f"{sum(some)} of {len(some)}" if some else "–" for some in (above, below)]
         compared = f"`{claim['model']}` - `{claim['baseline']}`, {claim['metric']}"
-        cells = [name, claim["statement"].rstrip("."), f"**{claim['outcome']}**", compared, _difference(claim), _p(claim)]
+        cells = [
+            name,
+            claim["statement"].rstrip("."),
+            f"**{claim['outcome']}**",
+            compared,
+            _difference(claim),
+            _p(claim),
+        ]
         yield f"| {' | '.join([*cells, *counts])} |"
 
 

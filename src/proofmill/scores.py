@@ -1,23 +1,20 @@
 """Score models and graders. One row is the value of a metric with its interval, its n and its share unscored.
 
 Intervals are clustered by problem, since attempts at one problem are not independent (Miller 2024, "Adding Error Bars
-to Evals", section 3.2). Problems are resampled with replacement, each with all its attempts.
+to Evals", section 3.2). They allow for problems that were not drawn (metrics/uncertainty/intervals.py).
 
 Differences from the usual table of means:
 1. Unscored attempts are excluded from the mean and reported next to it. Too large a share of them stops the stage.
-2. If at each problem all attempts are correct or all are wrong, the interval is the exact binomial one (Clopper and
-   Pearson 1934). If all problems have the same value, a bootstrap would claim certainty. The interval is then
-   Hoeffding's for the number of problems.
-3. Two models are compared problem by problem, with a permutation test. A difference too small for the run to show is
-   not reported as one.
-4. Several seeds are several trainings, reported one by one and together. In the joint interval
-   the clusters are problems, so it describes other problems of this kind, not other seeds.
-5. If attempts are truncated, empty, unparsable or without an answer, the page warns next to the score. Every score of
+2. Two models are compared problem by problem. The interval of a difference inverts the test whose p is next to it
+   (metrics/uncertainty/paired.py). A difference too small for the run to show is not reported as one.
+3. Several seeds are several trainings. The difference of two models is then tested over other seeds and other problems.
+   The interval of one model's score is over other problems only.
+4. If attempts are truncated, empty, unparsable or without an answer, the page warns next to the score. Every score of
    final answers comes with the share of attempts in which one was found.
-6. Graders are scored like models, against human grades of the same attempts.
-7. Results reported by others are on the page with their source (`published`), and are not rows of the table.
-8. Scaffolds are compared at equal tokens and equal dollars (`at-equal-budget`), and each has its curve (budgets.py).
-9. A claim is stated before the run, and its result is one sentence: shown, refuted, or not shown (claims.py).
+5. Graders are scored like models, against human grades of the same attempts.
+6. Results reported by others are on the page with their source (`published`), and are not rows of the table.
+7. Scaffolds are compared at equal tokens and equal dollars (`at-equal-budget`), and each has its curve (budgets.py).
+8. A claim is stated before the run, and its result is one sentence: shown, refuted, or not shown (claims.py).
 """
 
 from collections import ChainMap, Counter
@@ -29,15 +26,16 @@ from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import ById
 from proofmill.artifacts.joins import attempts as joined
 from proofmill.graders.judges import MERGES
-from proofmill.metrics import averages, budgets, claims, estimates, text_lengths
+from proofmill.metrics import averages, budgets, claims, text_lengths
 from proofmill.metrics import page as pages
 from proofmill.metrics.attempt_table import AttemptTable, Row, Rows, count, is_scored, where
 from proofmill.metrics.comparisons import comparisons
-from proofmill.metrics.intervals import interval
 from proofmill.metrics.kernels import OfCorpus
 from proofmill.metrics.metrics import FOUND, kernel_of, label
 from proofmill.metrics.notices import of_attempts as notices_of
-from proofmill.metrics.score_rows import BLANK, LEVELS, Cell, compute_rows, interval_options
+from proofmill.metrics.score_rows import BLANK, LEVELS, Cell, compute_rows, count_confusions, interval_options
+from proofmill.metrics.uncertainty import paired
+from proofmill.metrics.uncertainty.intervals import of_mean
 from proofmill.runtime.progress import log
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
@@ -69,13 +67,14 @@ def main(entry: Scores, job: Job) -> None:
         *averages.differences(groups, metrics, entry),
         *budgets.comparisons(groups, entry),
     ]
-    for row, p in zip(compared, estimates.holm([row["p_value"] for row in compared]), strict=True):
-        row["p_value"] = p
+    for row, p in zip(compared, paired.holm([row["p_value"] for row in compared]), strict=True):
+        row["p_adjusted"] = p
     rows = measured + compared
     warnings = [f"{_where(group)}: {sentence}" for group, sentences in notices.items() for sentence in sentences]
     calls = list(_of_calls(entry, job))
     settled = claims.settle(groups, compared, entry)
-    sheet = pages.page(job.name, rows, entry, notices, [claim.sentence for claim in settled], calls)
+    confusions = {cell: counts for cell, rows_of in groups.items() if (counts := count_confusions(rows_of))}
+    sheet = pages.page(job.name, rows, entry, notices, [claim.sentence for claim in settled], calls, confusions)
     stamped = {claim.name: claim.to_stamp() for claim in settled}
     job.finish(rows, {"numbers": len(rows)}, page=sheet, notices=[*warnings, *calls], claims=stamped)
     for claim in settled:
@@ -282,7 +281,7 @@ def _of_corpora(metrics: Sequence[tuple[str, Any]], entry: Scores, job: Job) -> 
                 numbers = {"value": value, "n": n, "n_problems": n, "unscored": 0.0}
                 if kernel.mean_of:
                     length_N = getattr(chosen, kernel.mean_of).astype(float)
-                    numbers["low"], numbers["high"] = interval(length_N, None, *interval_options(entry))
+                    numbers["low"], numbers["high"] = of_mean(length_N, None, *interval_options(entry))
                 yield {**BLANK, "problems": problems, "metric": metric, "slice": part, **numbers}
 
 

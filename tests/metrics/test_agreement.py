@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proofmill.metrics import estimates
-from proofmill.metrics.agreement import AGREEMENTS, DECISIONS, Agreement, build_balanced_accuracy, cohen_kappa
+from proofmill.metrics.agreement import (
+    AGREEMENTS,
+    DECISIONS,
+    Agreement,
+    build_balanced_accuracy,
+    build_spearman,
+    cohen_kappa,
+)
+from proofmill.metrics.uncertainty import intervals
 
 HALF_POINTS = st.integers(0, 14).map(lambda n: n / 2)
 PROBLEMS = st.lists(
@@ -69,6 +76,23 @@ def advantages(proofs):
     return [(Fraction(g) - grader, Fraction(h) - human) for g, h in proofs]
 
 
+def squared_errors(pairs):
+    """Return the mean squared error within proofs, and between the grader's grade of any proof and the human's of any."""
+    return mean((g - h) ** 2 for g, h in pairs), mean((g - h) ** 2 for g, _ in pairs for _, h in pairs)
+
+
+def one_minus_quotient(observed, expected):
+    return 1 - observed / expected if expected else None
+
+
+def krippendorff(pairs):
+    """Compare errors within proofs with those between any two of all grades, by whomever."""
+    every = [grade for pair in pairs for grade in pair]
+    observed = mean((g - h) ** 2 for g, h in pairs)
+    expected = mean((a - b) ** 2 for i, a in enumerate(every) for j, b in enumerate(every) if i != j)
+    return one_minus_quotient(observed, expected)
+
+
 SLOW = {
     "mae": over_proofs(lambda g, h: abs(g - h)),
     "bias": over_proofs(lambda g, h: g - h),
@@ -82,6 +106,8 @@ SLOW = {
     ),
     "advantage-difference": over_problems(lambda proofs: [abs(g - h) for g, h in advantages(proofs)]),
     "advantage-sign-agreement": over_problems(lambda proofs: [sign(g) == sign(h) for g, h in advantages(proofs)]),
+    "quadratic-kappa": lambda problems: one_minus_quotient(*squared_errors([p for proofs in problems for p in proofs])),
+    "krippendorff-alpha": lambda problems: krippendorff([p for proofs in problems for p in proofs]),
 }
 
 
@@ -231,23 +257,68 @@ def test_value_of_many_totals_is_each_value():
 
 
 def test_agreement_has_an_interval_by_problems():
-    """The bootstrap of a metric's sums is that of problems' means, and skips resamples without a value."""
+    """The interval of a metric over problems is that of the mean of their values, with one more at each end."""
     rng = np.random.default_rng(0)
     human = rng.integers(0, 8, size=(40, 4))
     grader = np.clip(human + rng.integers(-2, 3, size=(40, 4)), 0, 7)
     problems = [list(zip(g, h, strict=True)) for g, h in zip(grader.tolist(), human.tolist(), strict=True)]
     agreement = AGREEMENTS["pairwise-agreement"]
     sums_PD = sums_of(agreement, problems)
-    means_P = sums_PD[:, 0]
-    direct = np.quantile(means_P[np.random.default_rng(3).integers(40, size=(500, 40))].mean(axis=1), [0.025, 0.975])
-    assert estimates.bootstrap(sums_PD, agreement.value, 0.95, 500, 3) == pytest.approx(direct)
-    assert direct[0] < value_of(agreement, problems) < direct[1]
+    found = intervals.interval(sums_PD, agreement.value, agreement.ends(7, 4))
+    assert found == pytest.approx(intervals.of_mean(sums_PD[:, 0], (0, 1)))
+    assert found[0] < value_of(agreement, problems) < found[1]
 
-    rare = [[(7, 7)], [(0, 0)], [(0, 0)]]  # many resamples have no right proof
-    assert estimates.bootstrap(sums_of(build_balanced_accuracy(6, 6), rare), build_balanced_accuracy(6, 6).value) == (
-        1.0,
-        1.0,
-    )
+
+EVERY = {
+    **AGREEMENTS,
+    **{name: build(6, 6) for name, build in DECISIONS.items()},
+    "spearman": build_spearman([0, 2, 7]),
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_full_agreement_at_few_problems_is_no_certainty(name):
+    """Three problems with equal grades have the highest value, and an interval that contains less and nothing more."""
+    agreement, problems = EVERY[name], [[(7, 7), (0, 0)], [(0, 0), (2, 2)], [(7, 7), (2, 2)]]
+    value = value_of(agreement, problems)
+    low, high = intervals.interval(sums_of(agreement, problems), agreement.value, agreement.ends(7, 2))
+    assert high - low > 0.2 and low <= value <= high + 1e-12
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_ends_are_the_lowest_and_the_highest_agreement(name):
+    """A problem at either end alone has the value at that end; no agreement of grades is beyond."""
+    agreement = EVERY[name]
+    lowest, highest = agreement.value(agreement.ends(7, 4))
+    assert lowest < highest
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        levels = rng.choice([0, 2, 7], size=(2, 4))
+        if (sums := agreement.sums(*levels)) is not None and not np.isnan(value := agreement.value(sums[None])[0]):
+            assert lowest - 1e-9 <= value <= highest + 1e-9
+
+
+def spearman(pairs):
+    """Compute the correlation of midranks, with loops."""
+    ranks = []
+    for place in (0, 1):
+        grades = [pair[place] for pair in pairs]
+        ranks.append(
+            [sum(other < g for other in grades) + (sum(other == g for other in grades) + 1) / 2 for g in grades]
+        )
+    if any(len(set(rank)) == 1 for rank in ranks):
+        return None
+    return np.corrcoef(ranks)[0, 1]
+
+
+@UNTIMED
+@given(PROBLEMS)
+def test_spearman_is_the_correlation_of_midranks(problems):
+    """For grades with half points and any number of ties; undefined if a side has one grade."""
+    pairs = [pair for proofs in problems for pair in proofs]
+    agreement = build_spearman(sorted({grade for pair in pairs for grade in pair}))
+    expected = spearman(pairs) if pairs else None
+    assert value_of(agreement, problems) == (None if expected is None else pytest.approx(expected, abs=1e-9))
 
 
 def test_every_agreement_says_what_it_is():

@@ -75,7 +75,7 @@ def test_interval_of_an_average_covers_the_truth_about_as_often_as_it_says():
             cell("m", "a"): attempts((rng.random(30) < 0.05).astype(float)),
             cell("m", "b"): attempts((rng.random(200) < 0.7).astype(float)),
         }
-        (row,) = measured(groups, confidence=0.9, resamples=10)[2]
+        (row,) = measured(groups, confidence=0.9, resamples=500)[2]
         covered += row["low"] <= 0.375 <= row["high"]
     assert 0.88 <= covered / 400 <= 0.98
 

@@ -127,10 +127,10 @@ def test_baseline_is_not_extended_beyond_its_attempts():
     row = compared(single, scaffold)["at equal tokens", "single: majority@11.5"]
     assert (row["value"], row["p_value"]) == (None, 1.0)
     assert budgets.too_few(row) == "not comparable: sample `single` at least 12 times per problem"
-    made = [*budgets.points({SINGLE: single, SCAFFOLD: scaffold}, entry()), {**row, "p_value": 1.0}]
+    made = [*budgets.points({SINGLE: single, SCAFFOLD: scaffold}, entry()), {**row, "p_adjusted": 1.0}]
     text = page("scores/x", made, entry(), {})
     assert "at equal tokens not comparable: sample `single` at least 12 times per problem" in text
-    assert "| rsa, one@1 | 115 | – | 0.00 [0.00, 0.71] |" in text
+    assert "| rsa, one@1 | 115 | – | 0.00 [0.00, 0.56] |" in text
 
 
 def test_unscored_attempt_costs_and_counts_for_nothing():

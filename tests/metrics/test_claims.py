@@ -8,9 +8,10 @@ import pytest
 from mill import REFEREE, ROOT, SMALL
 from proofmill.config.config import expand
 from proofmill.config.identity import identity_of
-from proofmill.metrics import claims, estimates
+from proofmill.metrics import claims
 from proofmill.metrics.comparisons import comparisons
 from proofmill.metrics.score_rows import Cell
+from proofmill.metrics.uncertainty import paired
 from proofmill.schema.entries.scores_entry import Claim, Scores
 from proofmill.schema.errors import RecipeError, TableError
 from proofmill.schema.registry_items import split
@@ -34,8 +35,8 @@ def settled(models, metrics=("avg-at-k",), graders=("g",), compare=(), **stated)
     stated = {name: Claim(**{**CLAIM, **fields}) for name, fields in (stated or {"better": {}}).items()}
     entry = Scores(metrics=[*metrics], claims=stated, compare=[*compare], resamples=500)
     compared = list(comparisons(groups, [split(item) for item in metrics], entry))
-    for row, p in zip(compared, estimates.holm([row["p_value"] for row in compared]), strict=True):
-        row["p_value"] = p
+    for row, p in zip(compared, paired.holm([row["p_value"] for row in compared]), strict=True):
+        row["p_adjusted"] = p
     return claims.settle(groups, compared, entry), compared
 
 
@@ -66,7 +67,7 @@ def test_interval_alone_shows_nothing():
     others = {f"m{n}": attempts(noisy(0, seed=n)) for n in range(2, 30)}
     (claim,), rows = settled({**grades, **others}, compare=[[model, "b"] for model in others])
     assert len(rows) == 29
-    assert claim.row["low"] > 0 and claim.row["p_value"] > 0.05
+    assert claim.row["low"] > 0 and claim.row["p_value"] < 0.05 < claim.row["p_adjusted"]
     assert claim.outcome == "not shown at this size"
 
 
@@ -114,13 +115,13 @@ def test_comparison_that_is_there_is_not_made_twice():
 
 
 def test_problems_without_a_verdict_show_nothing():
-    """Models without a common graded problem are not compared; equal differences have no interval."""
+    """Models without a common graded problem are not compared; equal differences are compared, without certainty."""
     nothing = {"a": attempts([None, 7]), "b": attempts([3, None])}
     (claim,), _ = settled(nothing)
     assert (claim.outcome, claim.row["value"]) == ("not shown at this size", None)
     assert claim.sentence.endswith("avg@1: no problems in common.")
     (alike,), _ = settled({"a": attempts([7] * 20), "b": attempts([5] * 20)})
-    assert (alike.outcome, alike.row["low"], alike.row["value"]) == ("not shown at this size", None, 2)
+    assert (alike.outcome, alike.row["value"]) == ("shown", 2) and 0.5 < alike.row["low"] < 2
 
 
 def test_claim_about_what_was_not_measured_is_an_error():
@@ -192,13 +193,15 @@ def test_repeated_scores_have_the_claims_of_what_they_repeat():
 
 
 def test_claims_stand_on_the_page_and_in_the_stamp(small, mill):
-    """Eight steps train nothing into a tiny model: both models stay at 0 points, and the claim is not shown."""
+    """Eight steps train nothing into a tiny model, and one training of it decides nothing; the page says both."""
     made = mill(recipe())
     made.results = small.results
     names = [f"{kind}/{model}@bench@greedy" for model in ("sft-cold", "base-tiny") for kind in ("responses", "grades")]
     table = made.make(*names, "scores/x")
     found = table.stamp["claims"]["teaching"]
-    assert (found["outcome"], found["value"]) == ("not shown at this size", 0)
+    assert (found["outcome"], found["value"]) == ("not decided: too few seeds", 0)
     assert (found["baseline"], found["metric"], found["seeds"]) == ("base/tiny", "avg@1", {})
-    assert f"- {found['sentence']}" in table.page.read_text(encoding="utf-8")
+    page = table.page.read_text(encoding="utf-8")
+    assert f"- {found['sentence']}" in page
+    assert "- sft/cold - base/tiny: one training of each. Whether the difference holds for other seeds" in page
     assert [row["metric"] for row in table.rows() if row["baseline"]] == ["avg@1"]

@@ -1,9 +1,7 @@
 """Estimates against enumeration, errors against simulation, plans against both."""
 
 import math
-import tracemalloc
 from collections import Counter
-from fractions import Fraction
 from itertools import combinations, product
 from statistics import fmean
 
@@ -14,19 +12,11 @@ from hypothesis import strategies as st
 
 from proofmill.metrics import estimates
 from proofmill.metrics.estimates import Variance, _components
+from proofmill.metrics.uncertainty import intervals, paired
 
 CLOSE = {"rel": 1e-9, "abs": 1e-12}
 POINTS = st.integers(0, 7)
 UNTIMED = settings(deadline=None)
-
-
-def mean_of(totals_RD):
-    return totals_RD[:, 0] / totals_RD[:, 1]
-
-
-def as_sums(values_P):
-    """Return one value per problem as its sum and its number."""
-    return np.stack([values_P, np.ones(len(values_P))], axis=1)
 
 
 # ---------------------------------------------------------------------------------------------- k attempts of a problem
@@ -166,205 +156,6 @@ def test_more_successes_than_attempts_are_refused():
     """Five successes in four attempts are an error, not a chance above 1."""
     with pytest.raises(ValueError, match="5 successes in 4 attempts; expected 0 to 4"):
         estimates.pass_at_k(5, 4, 2)
-    with pytest.raises(ValueError, match="5 successes of 4; expected 0 to 4"):
-        estimates.clopper_pearson(5, 4)
-
-
-# ------------------------------------------------------------------------------------------------------------ intervals
-
-
-def upper_tail(share, successes, n):
-    """Return the chance of this many successes or more, in exact fractions."""
-    share = Fraction(share)
-    return sum(math.comb(n, j) * share**j * (1 - share) ** (n - j) for j in range(successes, n + 1))
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(1, 30), st.data(), st.sampled_from([0.8, 0.95, 0.99]))
-def test_clopper_pearson_ends_where_the_tails_are_half_of_alpha(n, data, confidence):
-    """At the ends, the binomial sums in fractions are (1 - confidence) / 2; 0 and n successes end at 0 and 1."""
-    successes = data.draw(st.integers(0, n))
-    low, high = estimates.clopper_pearson(successes, n, confidence)
-    tail = (1 - confidence) / 2
-    assert low == 0 if successes == 0 else float(upper_tail(low, successes, n)) == pytest.approx(tail, rel=1e-8)
-    below = 1 - upper_tail(high, successes + 1, n)
-    assert high == 1 if successes == n else float(below) == pytest.approx(tail, rel=1e-8)
-
-
-@pytest.mark.parametrize(
-    ("successes", "n", "expected"),
-    [(81, 263, (0.2527, 0.3676)), (15, 148, (0.0578, 0.1617)), (0, 20, (0.0, 0.1684)), (1, 29, (0.0009, 0.1776))],
-)
-def test_clopper_pearson_gives_the_published_intervals(successes, n, expected):
-    """The four examples of Newcombe 1998 (table I, method 5) come out to four decimals."""
-    low, high = estimates.clopper_pearson(successes, n)
-    assert (round(low, 4), round(high, 4)) == expected
-
-
-@pytest.mark.parametrize("successes", [1, 50, 40_000, 99_999])
-def test_clopper_pearson_of_100000_has_the_right_tails(successes):
-    """For n = 100,000 the tails are 2.5 %, summed by the ratio of adjacent terms from the largest."""
-    n = 100_000
-
-    def tail(share, counts):
-        mode, terms = int(n * share), np.zeros(n + 1)
-        j = np.arange(1, n + 1)
-        logs = np.cumsum(np.log((n - j + 1) / j * (share / (1 - share))))
-        terms[0], terms[1:] = 0, logs
-        terms = np.exp(terms - terms[mode])
-        return terms[counts].sum() / terms.sum()
-
-    low, high = estimates.clopper_pearson(successes, n)
-    assert tail(low, slice(successes, None)) == pytest.approx(0.025, rel=1e-5)
-    assert tail(high, slice(None, successes + 1)) == pytest.approx(0.025, rel=1e-5)
-
-
-def test_clopper_pearson_covers_every_share_at_least_as_often_as_it_says():
-    """For 20 attempts and shares from 0.01 to 0.99, the exact coverage of a 90 % interval is never below 90 %."""
-    intervals = [estimates.clopper_pearson(x, 20, 0.9) for x in range(21)]
-    for share in np.arange(1, 100) / 100:
-        chances = [math.comb(20, x) * share**x * (1 - share) ** (20 - x) for x in range(21)]
-        assert sum(c for c, (low, high) in zip(chances, intervals, strict=True) if low <= share <= high) >= 0.9 - 1e-9
-
-
-def test_clopper_pearson_of_nothing_is_everything():
-    """Without attempts every share is possible."""
-    assert estimates.clopper_pearson(0, 0) == (0.0, 1.0)
-
-
-def test_bootstrap_of_a_mean_is_the_direct_resampling_of_it():
-    """With one seed it equals resampling values with numpy; with another seed it is close."""
-    values_P = np.random.default_rng(0).choice([0.0, 1.0, 6.0, 7.0], size=1319)
-    chosen_RP = np.random.default_rng(7).integers(1319, size=(3000, 1319))
-    direct = np.quantile(values_P[chosen_RP].mean(axis=1), [0.025, 0.975])
-    assert estimates.bootstrap(as_sums(values_P), mean_of, 0.95, 3000, 7) == pytest.approx(direct, abs=1e-9)
-    spread = direct[1] - direct[0]
-    assert estimates.bootstrap(as_sums(values_P), mean_of, 0.95, 3000, 8) == pytest.approx(direct, abs=0.05 * spread)
-
-
-def test_bootstrap_is_the_same_for_the_same_seed():
-    """The seed determines the interval; another seed gives another one."""
-    sums_PD = as_sums(np.random.default_rng(0).random(50))
-    first, again, other = (estimates.bootstrap(sums_PD, mean_of, seed=seed) for seed in (3, 3, 4))
-    assert first == again
-    assert first != other
-
-
-def test_bootstrap_takes_a_problem_with_all_its_attempts():
-    """A ratio of sums: each resample weights problems by their number of attempts, as a loop over draws does."""
-    sums_PD = np.array([[3.0, 1.0], [20.0, 10.0], [0.0, 4.0], [7.0, 1.0]])
-    rng = np.random.default_rng(5)
-    found = []
-    for _ in range(500):
-        drawn = [sums_PD[p] for p in rng.integers(4, size=4)]
-        found.append(sum(s for s, _ in drawn) / sum(n for _, n in drawn))
-    assert estimates.bootstrap(sums_PD, mean_of, 0.9, 500, 5) == pytest.approx(np.quantile(found, [0.05, 0.95]))
-
-
-def test_bootstrap_leaves_undefined_resamples_out():
-    """Resamples without a value do not count; if none has one, or there is no problem, there is no interval."""
-    sums_PD = np.array([[4.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
-
-    def mean_or_nan(totals_RD):
-        return np.where(totals_RD[:, 1] > 0, totals_RD[:, 0] / np.maximum(totals_RD[:, 1], 1), np.nan)
-
-    assert estimates.bootstrap(sums_PD, mean_or_nan) == (4.0, 4.0)
-    assert estimates.bootstrap(sums_PD[1:], mean_or_nan) == (None, None)
-    assert estimates.bootstrap(np.zeros((0, 2)), mean_or_nan) == (None, None)
-
-
-def test_bootstrap_covers_the_truth_about_as_often_as_it_says():
-    """Over 400 simulated benchmarks of 60 problems with 3 attempts, a 90 % interval covers the truth in 85 to 95 %."""
-    rng, covered = np.random.default_rng(0), 0
-    for _ in range(400):
-        right_P = rng.binomial(3, rng.beta(0.7, 0.7, size=60))
-        low, high = estimates.bootstrap(np.stack([right_P, np.full(60, 3)], axis=1), mean_of, 0.9, 300)
-        covered += low <= 0.5 <= high
-    assert 0.85 <= covered / 400 <= 0.95
-
-
-def test_bootstrap_of_10000_problems_needs_little_memory():
-    """10,000 problems and 2,000 resamples need less than 200 MB; all draws at once would take 160 MB per array."""
-    sums_PD = as_sums(np.random.default_rng(0).random(10_000))
-    tracemalloc.start()
-    low, high = estimates.bootstrap(sums_PD, mean_of, 0.95, 2000, 0)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 200e6
-    assert (high - low) / 2 == pytest.approx(1.96 * sums_PD[:, 0].std() / 100, rel=0.1)
-
-
-# ---------------------------------------------------------------------------------------------------------------- tests
-
-
-@UNTIMED
-@given(st.lists(st.integers(-7, 7), max_size=9))
-def test_paired_permutation_is_the_share_of_sign_flips_as_extreme(differences):
-    """Up to 20 differences, p is the share of all sign patterns with a mean at least as far from 0."""
-    flips = [
-        sum(s * d for s, d in zip(signs, differences, strict=True))
-        for signs in product((1, -1), repeat=len(differences))
-    ]
-    expected = fmean(abs(total) >= abs(sum(differences)) for total in flips)
-    assert estimates.test_by_permutation(np.array(differences)) == pytest.approx(expected)
-
-
-def test_paired_permutation_of_ten_gains_is_two_of_1024():
-    """Ten gains of any size: only equal signs are as extreme; problems without a difference have no effect."""
-    gains = [0.1, 0.2, 0.3, 1, 2, 3, 4, 5, 6, 7]
-    assert estimates.test_by_permutation(gains) == 2 / 1024
-    assert estimates.test_by_permutation(gains + [0] * 30) == 2 / 1024
-
-
-@UNTIMED
-@given(st.lists(st.integers(-7, 7), max_size=9))
-def test_paired_permutation_counts_sums_that_differ_by_rounding_as_equal(differences):
-    """Tenths, whose sums are inexact in floating point, have the p of the integers they are tenths of."""
-    assert estimates.test_by_permutation(np.array(differences) / 10) == estimates.test_by_permutation(differences)
-
-
-def test_paired_permutation_by_draws_is_near_the_exact_one():
-    """For 22 differences, 50,000 draws give the share of all 4 million patterns within four standard errors."""
-    differences = np.random.default_rng(2).integers(-5, 9, size=40)
-    differences = differences[differences != 0][:22]
-    sums = np.zeros(1)
-    for d in differences:
-        sums = np.concatenate([sums + d, sums - d])
-    exact = np.mean(np.abs(sums) >= abs(differences.sum()))
-    found = estimates.test_by_permutation(differences, seed=1, draws=50_000)
-    assert len(differences) == 22
-    assert 0.001 < exact < 0.5
-    assert abs(found - exact) < 4 * math.sqrt(exact * (1 - exact) / 50_000)
-    assert found == estimates.test_by_permutation(differences, seed=1, draws=50_000)
-
-
-def test_paired_permutation_by_draws_is_never_zero():
-    """A hundred equal gains with 999 draws: the smallest p is 1 of 1,000 (Phipson and Smyth 2010)."""
-    assert estimates.test_by_permutation(np.ones(100), draws=999) == 1 / 1000
-
-
-def test_paired_permutation_of_no_difference_is_certain():
-    """Equal models, or no problem, have p = 1."""
-    assert estimates.test_by_permutation(np.zeros(30)) == estimates.test_by_permutation([]) == 1.0
-
-
-def test_holm_adjusts_as_by_hand():
-    """0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1 are 0.02, 0.03, 0.06, 0.04, and the last may not be below 0.06."""
-    assert estimates.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert estimates.holm([0.7, 0.6]) == [1.0, 1.0]
-    assert estimates.holm([]) == []
-
-
-@UNTIMED
-@given(st.lists(st.floats(0, 1), max_size=8), st.floats(0.001, 0.5))
-def test_holm_rejects_what_the_step_down_procedure_rejects(p_values, alpha):
-    """Adjusted values at most alpha are those rejected by stepping down from the smallest until one fails."""
-    rejected = set()
-    for rank, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        if p_values[i] * (len(p_values) - rank) > alpha:
-            break
-        rejected.add(i)
-    assert {i for i, p in enumerate(estimates.holm(p_values)) if p <= alpha} == rejected
 
 
 # ------------------------------------------------------------------------------------------------------------- variance
@@ -582,7 +373,8 @@ def test_published_accuracies_lie_within_the_error_of_one_run():
     variance = Variance(rate * (1 - rate), None, None)
     assert round(100 * estimates.standard_error(variance, 1319, 1), 2) == 1.31
     assert estimates.detectable(estimates.difference_error(variance, 1319, 1)) > (467 - 455) / 1319
-    assert estimates.clopper_pearson(455, 1319)[1] > estimates.clopper_pearson(467, 1319)[0]
+    first, second = (intervals.of_mean(np.repeat([1.0, 0.0], [n, 1319 - n]), (0, 1)) for n in (455, 467))
+    assert first[1] > second[0]
 
 
 def runs_with(rng, base_P, means):
@@ -602,9 +394,8 @@ def test_half_a_point_at_a_deviation_of_2_9_is_not_called_significant():
 
     gains_P = after_RP.mean(axis=0) - before_RP.mean(axis=0)
     assert gains_P.mean() == pytest.approx(0.5)
-    assert estimates.test_by_permutation(gains_P) > 0.5
-    low, high = estimates.bootstrap(as_sums(gains_P), mean_of)
-    assert low < 0 < high
+    test = paired.over_problems(gains_P, 100)
+    assert test.p > 0.5 and test.low < 0 < test.high
     variance = estimates.split_variance((p, r, before_RP[r, p]) for r in range(3) for p in range(60))
     assert estimates.detectable(estimates.difference_error(variance, 60, 3, correlation=1.0)) > 4
     assert estimates.problems_needed(0.5, variance, 3, correlation=1.0) > 60 * 50
@@ -616,5 +407,5 @@ def test_ten_points_on_the_same_problems_are_called_significant():
     base_P = rng.choice([0.0, 14.3, 85.7, 100.0], size=60)
     before_RP, after_RP = (runs_with(rng, base_P, [mean] * 3) for mean in (39.5, 49.5))
     gains_P = after_RP.mean(axis=0) - before_RP.mean(axis=0)
-    assert estimates.test_by_permutation(gains_P) < 0.01
-    assert estimates.bootstrap(as_sums(gains_P), mean_of)[0] > 0
+    test = paired.over_problems(gains_P, 100)
+    assert test.p < 0.01 and test.low > 0

@@ -961,7 +961,7 @@ def test_model_card_has_the_scores_of_its_model(finished, read):
                     "rows": [
                         score("sft/one", 0.5),
                         score("grpo/two", 0.75),
-                        score("grpo/two", 0.25, baseline="sft/one", p_value=0.0004),
+                        score("grpo/two", 0.25, baseline="sft/one", p_value=0.0004, p_adjusted=0.002),
                         score("grpo/two", None, metric="nothing-scored"),
                     ]
                 }
@@ -971,7 +971,7 @@ def test_model_card_has_the_scores_of_its_model(finished, read):
     one, two = (made[name].text.split("## Scores")[1] for name in ("mill-sft-one", "mill-grpo-two"))
     assert "| avg@1 | all | 0.50 [0.40, 0.60] | 4 at 4 problems | 25.0% |" in one and "0.75" not in one
     assert "| avg@1 | all | 0.75 [0.65, 0.85] | 4 at 4 problems | 25.0% |" in two
-    assert "| avg@1 minus `sft/one` | all | 0.25 [0.15, 0.35], p < 0.001 (Holm) |" in two
+    assert "| avg@1 minus `sft/one` | all | 0.25 [0.15, 0.35], p < 0.001 (0.002) |" in two
     assert "| nothing-scored | all | – |" in two
 
 

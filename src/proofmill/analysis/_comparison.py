@@ -1,9 +1,8 @@
 """Render a replay as text: rewards and advantages before and after, in all steps and in each third of them.
 
-Intervals are 95 %: exact for shares of groups (Clopper and Pearson 1934); a bootstrap over groups for statistics of
-rollouts, because the rollouts of a group are not independent.
+Intervals are 95 % and over groups (metrics/uncertainty/intervals.py), because the rollouts of a group are not independent.
 
-Shapes: P groups, G rollouts per group, R bootstrap draws, D sums of a group.
+Shapes: P groups, G rollouts per group, R resamples, D sums of a group.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from proofmill.metrics import estimates
-from proofmill.metrics.estimates import ROUNDING
+from proofmill.metrics.uncertainty import intervals
+from proofmill.metrics.uncertainty.paired import ROUNDING
 
 Cell = Callable[[np.ndarray], str]  # returns the text for the groups that a mask (P,) selects
 
@@ -83,50 +82,36 @@ def _of(values_P: np.ndarray, shown: Callable[[np.ndarray], str]) -> Cell:
 
 def _share_of_groups(hits_P: np.ndarray) -> str:
     """Return the share of groups, with its interval."""
-    low, high = estimates.clopper_pearson(int(hits_P.sum()), len(hits_P))
-    return _percent(hits_P.mean(), low, high)
+    return _percent(hits_P.mean(), *intervals.of_mean(hits_P, (0, 1)))
 
 
 def _share(hits_PG: np.ndarray) -> str:
-    """Return the share of rollouts. If it is 0 or 1, a bootstrap has no spread, so each group counts as one rollout."""
-    if hits_PG.all() or not hits_PG.any():
-        return _share_of_groups(np.asarray(hits_PG.all(axis=1)))
-    low, high = _bootstrap_interval(
-        np.column_stack([hits_PG.sum(axis=1), np.full(len(hits_PG), hits_PG.shape[1])]), _ratio
-    )
-    return _percent(hits_PG.mean(), low, high)
+    """Return the share of rollouts, with its interval over groups."""
+    return _share_of_groups(hits_PG.mean(axis=1))
 
 
 def _mean(values_PG: np.ndarray) -> str:
     """Return the mean of the values that are not NaN, with its interval."""
     sums_PD = np.column_stack([np.nansum(values_PG, axis=1), (~np.isnan(values_PG)).sum(axis=1)])
-    return _number(_ratio(sums_PD.sum(axis=0, keepdims=True))[0], *_bootstrap_interval(sums_PD, _ratio))
+    return _number(intervals.quotient(sums_PD.sum(axis=0, keepdims=True))[0], *_interval(sums_PD, intervals.quotient))
 
 
 def _correlation(pairs_P2G: np.ndarray) -> str:
     """Return the correlation of advantages, whose mean is 0 in every group."""
     x_PG, y_PG = pairs_P2G[:, 0], pairs_P2G[:, 1]
     sums_PD = np.column_stack([(x_PG * y_PG).sum(axis=1), (x_PG**2).sum(axis=1), (y_PG**2).sum(axis=1)])
-    return _number(_cosine(sums_PD.sum(axis=0, keepdims=True))[0], *_bootstrap_interval(sums_PD, _cosine))
-
-
-def _ratio(totals_RD: np.ndarray) -> np.ndarray:
-    """Return the first total divided by the second; NaN for 0 / 0."""
-    sums_R, counts_R = totals_RD.T
-    return np.divide(sums_R, counts_R, out=np.full(len(sums_R), np.nan), where=counts_R > 0)
+    return _number(_cosine(sums_PD.sum(axis=0, keepdims=True))[0], *_interval(sums_PD, _cosine))
 
 
 def _cosine(totals_RD: np.ndarray) -> np.ndarray:
     """Return the cosine from sums of products and of both squares; NaN if one side is all 0."""
     products_R, lengths_R = totals_RD[:, 0], np.sqrt(totals_RD[:, 1] * totals_RD[:, 2])
-    return _ratio(np.column_stack([products_R, lengths_R]))
+    return intervals.quotient(np.column_stack([products_R, lengths_R]))
 
 
-def _bootstrap_interval(
-    sums_PD: np.ndarray, value: Callable[[np.ndarray], np.ndarray]
-) -> tuple[float | None, float | None]:
-    """Return the bootstrap interval over groups; (None, None) without spread."""
-    low, high = estimates.bootstrap(sums_PD, value)
+def _interval(sums_PD: np.ndarray, value: Callable[[np.ndarray], np.ndarray]) -> tuple[float | None, float | None]:
+    """Return the interval over groups; (None, None) without spread."""
+    low, high = intervals.interval(sums_PD, value)
     return (None, None) if low is None or high is None or high - low < ROUNDING else (low, high)
 
 

@@ -15,11 +15,12 @@ from proofmill.artifacts.jobs import Job
 from proofmill.artifacts.states import change
 from proofmill.artifacts.tables import Table
 from proofmill.config.entry_values import entry_from
-from proofmill.metrics import estimates
 from proofmill.metrics.attempt_table import Rows
 from proofmill.metrics.comparisons import compare_pairs
 from proofmill.metrics.kernels import per_problem
 from proofmill.metrics.metrics import METRICS
+from proofmill.metrics.page import format_p
+from proofmill.metrics.uncertainty import paired
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import SettingError
 from proofmill.schema.kinds import KINDS
@@ -134,8 +135,8 @@ def _of_scores(one: Table, other: Table) -> Iterator[str]:
                 single and (where[0], where[2]) == (other_cell[0], other_cell[2])
             ):
                 ours, theirs = (per_problem(METRICS["avg-at-k"].apply, None, 1.0, some) for some in (rows, old))
-                compared.append((model, where, compare_pairs(ours, theirs, (rows, old), entry)))
-    adjusted = estimates.holm([numbers["p_value"] for *_, numbers in compared])
+                compared.append((model, where, compare_pairs(ours, theirs, (rows, old), rows[0]["max_points"], entry)))
+    adjusted = paired.holm([numbers["p_value"] for *_, numbers in compared])
     if not compared:
         yield "scores: no cell is in both tables"
     for (model, (problems, sampling, grader), numbers), p in zip(compared, adjusted, strict=True):
@@ -145,7 +146,8 @@ def _of_scores(one: Table, other: Table) -> Iterator[str]:
             continue
         ends = "" if numbers["low"] is None else f" [{numbers['low']:+.3f}, {numbers['high']:+.3f}]"
         shown = "" if p < 1 - entry.confidence else ", no difference shown"
-        yield f"scores of {cell}: {numbers['value']:+.3f}{ends} on {numbers['n_problems']:,} problems, p = {p:.3f}{shown}"
+        p_text = format_p({**numbers, "p_adjusted": p})
+        yield f"scores of {cell}: {numbers['value']:+.3f}{ends} on {numbers['n_problems']:,} problems, {p_text}{shown}"
 
 
 def _entry(table: Table) -> Scores:

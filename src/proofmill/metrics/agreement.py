@@ -12,10 +12,12 @@ Differences from the original:
 Grades of one problem's proofs are grader_N and human_N, in row order and out of 7.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from proofmill.metrics.uncertainty.intervals import quotient
 
 TIE = 1e-9  # grades, and means of grades, that are closer than this are equal
 EDGES = (0.5, 3.5, 6.5)  # points out of 7: halfway between the buckets 0, 1 to 3, 4 to 6, and 7
@@ -27,41 +29,44 @@ Score = Callable[[np.ndarray, np.ndarray], np.ndarray]  # grader_N, human_N -> a
 class Agreement:
     """`sums` maps a problem's grader_N and human_N to D sums (None: it does not count), `value` totals_RD to R numbers.
 
-    A value over problems is `value(sums_PD.sum(axis=0, keepdims=True))[0]`, its interval `estimates.bootstrap(sums_PD,
-    value)`. The value is NaN if undefined.
+    A value over problems is `value(sums_PD.sum(axis=0, keepdims=True))[0]`; it is NaN if undefined. `ends` are the D sums of
+    a problem with the lowest and with the highest agreement, from the largest grade and the number of its proofs; its
+    interval is `intervals.interval(sums_PD, value, ends(scale, proofs))`.
     """
 
     sums: Callable[[np.ndarray, np.ndarray], np.ndarray | None]
     value: Callable[[np.ndarray], np.ndarray]
+    ends: Callable[[float, float], np.ndarray]
     doc: str
 
 
 def _quotient(above_R: np.ndarray, below_R: np.ndarray) -> np.ndarray:
-    """Divide; NaN for 0 / 0, the only division by 0 here."""
-    return np.divide(above_R, below_R, out=np.full(len(above_R), np.nan), where=below_R != 0)
+    return quotient(np.column_stack([above_R, below_R]))
 
 
-def _mean(totals_RD: np.ndarray) -> np.ndarray:
-    return _quotient(totals_RD[:, 0], totals_RD[:, 1])
+def _over_proofs(score: Score, doc: str, low: float = 0.0, high: float | None = None) -> Agreement:
+    """Build the mean of a score over all proofs; it is within `low` and `high`, in grades if `high` is None."""
 
-
-def _over_proofs(score: Score, doc: str) -> Agreement:
-    """Build the mean of a score over all proofs of all problems."""
+    def ends(scale: float, proofs: float) -> np.ndarray:
+        return proofs * np.array([[low * scale if high is None else low, 1.0], [scale if high is None else high, 1.0]])
 
     def sums(grader_N: np.ndarray, human_N: np.ndarray) -> np.ndarray | None:
         scores_N = score(grader_N, human_N)
         return np.array([scores_N.sum(), len(scores_N)], dtype=float) if len(scores_N) else None
 
-    return Agreement(sums, _mean, doc)
+    return Agreement(sums, quotient, ends, doc)
 
 
-def _over_problems(score: Score, doc: str) -> Agreement:
-    """Build the mean of the problems' means; problems with one proof do not count."""
+def _over_problems(score: Score, doc: str, high: float | None = 1.0) -> Agreement:
+    """Build the mean of the problems' means, from 0 to `high` (the largest grade if None); one proof does not count."""
+
+    def ends(scale: float, proofs: float) -> np.ndarray:
+        return np.array([[0.0, 1.0], [scale if high is None else high, 1.0]])
 
     def sums(grader_N: np.ndarray, human_N: np.ndarray) -> np.ndarray | None:
         return np.array([score(grader_N, human_N).mean(), 1.0]) if len(grader_N) > 1 else None
 
-    return Agreement(sums, _mean, doc)
+    return Agreement(sums, quotient, ends, doc)
 
 
 # ---------------------------------------------------------------------------------------------------------- every proof
@@ -121,18 +126,48 @@ def _sign(numbers: np.ndarray) -> np.ndarray:
     return np.where(np.abs(numbers) <= TIE, 0.0, np.sign(numbers))
 
 
+# ------------------------------------------------------------------------------------------------------- squared errors
+
+
+def _moments(grader_N: np.ndarray, human_N: np.ndarray) -> np.ndarray | None:
+    """Return the sums of 1, x, y, x^2, y^2 and xy over a problem's proofs, with the grader's grade x and the human's y."""
+    x, y = grader_N.astype(float), human_N.astype(float)
+    return np.array([len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y]) if len(x) else None
+
+
+def _moment_ends(scale: float, proofs: float) -> np.ndarray:
+    """Return the moments if the two grades of each proof are 0 and `scale`, and if both are 0, or both `scale`."""
+    half = [1.0, scale / 2, scale / 2, scale**2 / 2, scale**2 / 2]
+    return proofs * np.array([[*half, 0.0], [*half, scale**2 / 2]])
+
+
+def _compute_weighted_kappa(totals_R6: np.ndarray) -> np.ndarray:
+    """Compute 1 - D_o / D_e with squared errors: D_o within proofs, D_e between any two proofs."""
+    n, x, y, xx, yy, xy = totals_R6.T
+    return _quotient(2 * (n * xy - x * y), n * (xx + yy) - 2 * x * y)
+
+
+def _compute_alpha(totals_R6: np.ndarray) -> np.ndarray:
+    """Compute 1 - D_o / D_e: D_e is between any two of the 2n grades, of a grader or a human."""
+    n, x, y, xx, yy, xy = totals_R6.T
+    expected = 2 * n * (xx + yy) - (x + y) ** 2
+    return _quotient(expected - (2 * n - 1) * (xx + yy - 2 * xy), expected)
+
+
 AGREEMENTS: dict[str, Agreement] = {
     "mae": _over_proofs(_absolute_error, "mean over proofs of |grader - human|, in points"),
-    "bias": _over_proofs(_error, "mean over proofs of grader - human, in points; above 0 is lenient"),
+    "bias": _over_proofs(_error, "mean over proofs of grader - human, in points; above 0 is lenient", -1.0),
     "bucket-accuracy": _over_proofs(
         _same_bucket,
         "share of proofs with both grades in one of {0}, [1, 3], [4, 6], {7}; as in the original, grades between these (0.5, "
         "3.5, 6.5 of merged verdicts) are in no bucket and count as wrong even if they are equal; for grades out of 7 only",
+        high=1.0,
     ),
     "bucket-accuracy-rounded": _over_proofs(
         _same_rounded_bucket,
         "share of proofs with both grades in one of [0, 0.5), [0.5, 3.5), [3.5, 6.5), [6.5, 7]; equal grades are never wrong, and "
         "for whole numbers of points it equals bucket-accuracy; for grades out of 7 only",
+        high=1.0,
     ),
     "local-consistency": _over_problems(
         _consistent,
@@ -149,13 +184,70 @@ AGREEMENTS: dict[str, Agreement] = {
         _advantage_error,
         "mean over a problem's proofs of |(grader - mean grader) - (human - mean human)|, averaged over problems: the "
         "error of advantages that are not divided by a standard deviation",
+        high=None,
     ),
     "advantage-sign-agreement": _over_problems(
         _same_advantage_sign,
         "share of a problem's proofs that grader and human both put above, at or below the problem's mean, averaged over "
         "problems; a proof at one mean is right only if it is at both",
     ),
+    "quadratic-kappa": Agreement(
+        _moments,
+        _compute_weighted_kappa,
+        _moment_ends,
+        "Cohen's kappa with squared errors as weights, over all proofs: 1 for equal grades, 0 for the agreement of independent "
+        "grades; undefined if all grades are equal",
+    ),
+    "krippendorff-alpha": Agreement(
+        _moments,
+        _compute_alpha,
+        _moment_ends,
+        "Krippendorff's alpha of the two grades of each proof, for intervals: as quadratic-kappa, but two graders of unequal "
+        "severity agree less; undefined if all grades are equal",
+    ),
 }
+
+# -------------------------------------------------------------------------------------------------------------- order
+
+
+def build_spearman(levels: Sequence[float]) -> Agreement:
+    """Build Spearman's rank correlation of grades, whose distinct values are `levels`, in order."""
+    size = len(levels)
+
+    def sums(grader_N: np.ndarray, human_N: np.ndarray) -> np.ndarray | None:
+        """Count the proofs by level of the grader and of the human."""
+        cells = np.searchsorted(levels, grader_N) * size + np.searchsorted(levels, human_N)
+        return np.bincount(cells, minlength=size**2).astype(float) if len(cells) else None
+
+    def value(totals_RD: np.ndarray) -> np.ndarray:
+        """Compute the correlation of midranks, the means of the ranks of equal grades."""
+        counts_RLL = totals_RD.reshape(-1, size, size)
+        ranks = []
+        for axis in (2, 1):
+            level_RL = counts_RLL.sum(axis=axis)
+            rank_RL = level_RL.cumsum(axis=1) - level_RL / 2
+            ranks.append(
+                rank_RL - (rank_RL * level_RL).sum(axis=1, keepdims=True) / level_RL.sum(axis=1, keepdims=True)
+            )
+        x_RL, y_RL = ranks
+        covariance_R = np.einsum("rij,ri,rj->r", counts_RLL, x_RL, y_RL)
+        x_R, y_R = (x_RL**2 * counts_RLL.sum(2)).sum(1), (y_RL**2 * counts_RLL.sum(1)).sum(1)
+        return _quotient(covariance_R, np.sqrt(x_R * y_R))
+
+    def ends(_: float, proofs: float) -> np.ndarray:
+        lowest, highest = np.zeros((2, size, size))
+        lowest[0, -1] = lowest[-1, 0] = highest[0, 0] = highest[-1, -1] = proofs / 2
+        return np.array([lowest.ravel(), highest.ravel()])
+
+    return Agreement(
+        sums,
+        value,
+        ends,
+        "Spearman's rank correlation of grader and human over all proofs; undefined if one's are equal",
+    )
+
+
+ORDERS: dict[str, Callable[[Sequence[float]], Agreement]] = {"spearman": build_spearman}
 
 # ------------------------------------------------------------------------------------------------------------ decisions
 
@@ -165,6 +257,7 @@ def build_balanced_accuracy(threshold: float, human_threshold: float) -> Agreeme
     return Agreement(
         _decisions(threshold, human_threshold),
         _compute_balanced_accuracy,
+        _decision_ends,
         f"mean of the share of correct proofs (human >= {human_threshold:g}) that the grader accepts (>= {threshold:g}) and the "
         "share of wrong proofs that it rejects, over all proofs; undefined if all are correct or all are wrong",
     )
@@ -175,6 +268,7 @@ def cohen_kappa(threshold: float, human_threshold: float) -> Agreement:
     return Agreement(
         _decisions(threshold, human_threshold),
         _cohen_kappa,
+        _decision_ends,
         f"(agreement - chance) / (1 - chance) of the decisions grader >= {threshold:g} and human >= {human_threshold:g} over all "
         "proofs; undefined if both accept all or both reject all",
     )
@@ -195,6 +289,10 @@ def _decisions(threshold: float, human_threshold: float) -> Callable[[np.ndarray
         return np.sum(four, axis=1, dtype=float) if len(grader_N) else None
 
     return sums
+
+
+def _decision_ends(_: float, proofs: float) -> np.ndarray:
+    return proofs / 2 * np.array([[0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0]])
 
 
 def _compute_balanced_accuracy(totals_R4: np.ndarray) -> np.ndarray:

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from proofmill.metrics import estimates
-from proofmill.metrics.attempt_table import Rows, count, is_scored
-from proofmill.metrics.kernels import OfAttempts, OfProblem, per_problem
+from proofmill.metrics.attempt_table import Rows
+from proofmill.metrics.comparisons import by_seed, test_numbers
+from proofmill.metrics.kernels import OfAttempts, OfProblem
 from proofmill.metrics.metrics import METRICS, label
-from proofmill.metrics.score_rows import BLANK, Cell, quotient, ratio
+from proofmill.metrics.score_rows import BLANK, Cell, largest
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
 from proofmill.schema.names import kind_of
@@ -138,22 +138,16 @@ def differences(groups: Mapping[Cell, Rows], metrics: Sequence, entry: Scores) -
 
 
 def _difference(kernel: Any, argument: Any, pairs: Sequence[tuple[Rows, Rows, float]], entry: Scores) -> dict[str, Any]:
-    """Resample the problems of all benchmarks together, weighted so that each benchmark keeps its weight."""
-    by_benchmark = []
-    for ours, theirs, weight in pairs:
-        values, others = (per_problem(kernel, argument, entry.success_threshold, rows) for rows in (ours, theirs))
-        shared = [problem for problem in values if problem in others]
-        by_benchmark.append((np.array([values[problem] - others[problem] for problem in shared]), weight))
-    cells = [rows for ours, theirs, _ in pairs for rows in (ours, theirs)]
-    n = sum(count(rows, is_scored) for rows in cells)
-    size = sum(len(differences_P) for differences_P, _ in by_benchmark)
-    complete = all(len(differences_P) for differences_P, _ in by_benchmark)
-    differences_P = np.concatenate([d_P * weight * size / max(1, len(d_P)) for d_P, weight in by_benchmark])
-    differences_P = differences_P if complete else differences_P[:0]
-    sums_PD = np.column_stack([differences_P, np.ones(len(differences_P))])
-    numbers = ratio(sums_PD, quotient, sum(map(len, cells)), n, entry)
-    p = estimates.test_by_permutation(differences_P, entry.seed) if len(differences_P) else 1.0
-    return {**numbers, "p_value": p}
+    """Test the problems of all benchmarks together, weighted so that each benchmark keeps its weight."""
+    matrices = [by_seed(kernel, argument, ours, theirs, entry) for ours, theirs, _ in pairs]
+    size = sum(differences_SP.shape[1] for differences_SP in matrices)
+    if all(differences_SP.size for differences_SP in matrices) and len({len(each) for each in matrices}) == 1:
+        weighted = [d_SP * weight * size / d_SP.shape[1] for d_SP, (_, _, weight) in zip(matrices, pairs, strict=True)]
+        differences_SP = np.concatenate(weighted, axis=1)
+    else:
+        differences_SP = np.zeros((1, 0))
+    both = [rows for ours, theirs, _ in pairs for rows in (ours, theirs)]
+    return test_numbers(differences_SP, largest(kernel, pairs[0][0]), both, entry)
 
 
 def _cell(row: Row) -> Cell:

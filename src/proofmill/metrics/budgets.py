@@ -164,7 +164,7 @@ def _compare(group: Cell, ours: Curve, theirs: Curve, budget: str, k: float, ent
         "baseline": f"{entry.at_equal_budget}: {theirs.rule}@{math.ceil(100 * (k - ROUNDING)) / 100:.6g}",  # rounded up
         "metric": f"at equal {budget}",
         "slice": "all",
-        **compare_pairs(ours.by_problem(1), values, (ours.rows, theirs.rows), entry),
+        **compare_pairs(ours.by_problem(1), values, (ours.rows, theirs.rows), ours.rows[0]["max_points"], entry),
         **{f"{budget}_per_problem": spent for budget, spent in ours.spent.items()},
     }
 

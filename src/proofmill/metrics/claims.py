@@ -2,13 +2,14 @@
 
 The rule is fixed before the first result. A claim is
 
-- *shown* if the interval of the difference is above 0, and p, adjusted by Holm for all comparisons of the table, is
+- *shown* if the interval of the difference is above 0, and its p, adjusted by Holm for all comparisons of the table, is
   below 1 - `confidence`;
 - *refuted* if the interval is below 0, and p is as small;
 - *not shown at this size* otherwise, whatever the sign of the difference.
 
-Interval and test sample problems; they do not cover other trainings. With several seeds, the sentence therefore counts
-the seeds whose own interval is above 0, and those below.
+A claim about a trained model is about its training, so interval and p are over seeds and problems, and at least
+page.LEAST_SEEDS seeds are needed; with fewer it is *not decided*. The sentence also counts the seeds whose own interval,
+over problems, is above 0, and those below.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from proofmill.metrics.attempt_table import Rows, has, where
 from proofmill.metrics.comparisons import pair_numbers
 from proofmill.metrics.kernels import OfAttempts, OfProblem
 from proofmill.metrics.metrics import METRICS, label
-from proofmill.metrics.page import difference
+from proofmill.metrics.page import difference, is_of_few_seeds
 from proofmill.metrics.score_rows import Cell
 from proofmill.schema import registry_items
 from proofmill.schema.entries.scores_entry import Claim, Scores
@@ -27,9 +28,9 @@ from proofmill.schema.errors import TableError
 from proofmill.text.suggestions import among
 
 Row = Mapping[str, Any]
-SHOWN, REFUTED, OPEN = "shown", "refuted", "not shown at this size"
+SHOWN, REFUTED, OPEN, FEW_SEEDS = "shown", "refuted", "not shown at this size", "not decided: too few seeds"
 KEPT = ("model", "baseline", "problems", "sampling", "grader", "metric")  # columns that identify a comparison
-NUMBERS = ("value", "low", "high", "n", "n_problems", "unscored")
+NUMBERS = ("value", "low", "high", "n", "n_problems", "n_seeds", "unscored")
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,10 @@ class Settled:
 
     @property
     def outcome(self) -> str:
-        """One of `SHOWN`, `REFUTED` and `OPEN`."""
-        side = _side(self.row) if self.row["p_value"] < self.alpha else 0
+        """One of `SHOWN`, `REFUTED`, `OPEN` and `FEW_SEEDS`."""
+        if is_of_few_seeds(self.row):
+            return FEW_SEEDS
+        side = _side(self.row) if self.row["p_adjusted"] < self.alpha else 0
         return {1: SHOWN, -1: REFUTED, 0: OPEN}[side]
 
     @property
@@ -62,7 +65,7 @@ class Settled:
         """Return the claim as the stamp of the table has it."""
         return {
             **{"statement": self.statement, "outcome": self.outcome, "sentence": self.sentence},
-            **{key: self.row[key] for key in (*KEPT, *NUMBERS, "p_value")},
+            **{key: self.row[key] for key in (*KEPT, *NUMBERS, "p_value", "p_adjusted")},
             "seeds": {str(seed): {key: numbers[key] for key in NUMBERS} for seed, numbers in self.seeds.items()},
         }
 

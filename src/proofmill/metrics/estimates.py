@@ -1,8 +1,6 @@
-"""Estimates of a model's quality from its attempts at a benchmark, with intervals, tests and errors.
+"""Estimates of a model's quality from its attempts at a benchmark, variance components, and what a run can detect.
 
-From: pass@k (Chen et al. 2021, "Evaluating Large Language Models Trained on Code", section 2.1), exact binomial
-intervals (Clopper and Pearson 1934), the cluster bootstrap (Field and Welsh 2007; for benchmarks Miller 2024, "Adding
-Error Bars to Evals", section 3), sign-flip permutation (Fisher 1935; Phipson and Smyth 2010), variance components of
+From: pass@k (Chen et al. 2021, "Evaluating Large Language Models Trained on Code", section 2.1), variance components of
 nested data (Searle 1961; Searle, Casella and McCulloch 1992, "Variance Components").
 
 Differences from the originals:
@@ -14,16 +12,14 @@ Differences from the originals:
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean
 from typing import NamedTuple
 
 import numpy as np
 
-CELLS = 2**20  # of a working array (8 MB), which bounds a batch of resamples
-EXACT = 20  # differences whose sign flips (at most a million) are enumerated
-ROUNDING = 1e-9  # sums that differ by less than this share of their terms count as equal
+ROUNDING = 1e-9  # a number of problems that is larger than needed by less than this share counts as enough
 
 # ---------------------------------------------------------------------------------------------- k attempts of a problem
 
@@ -119,102 +115,6 @@ def _check_draw(name: str, attempts: int, k: int) -> None:
         raise ValueError(
             f"{name}@{k}: {attempts} attempts; expected k from 1 to {attempts}. Set a smaller k, or sample more attempts."
         )
-
-
-# ------------------------------------------------------------------------------------------------------------ intervals
-
-
-def clopper_pearson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the Clopper-Pearson interval of a binomial share; each tail has (1 - confidence) / 2."""
-    if not 0 <= successes <= n:
-        raise ValueError(f"Clopper-Pearson: {successes} successes of {n}; expected 0 to {n}. Fix the counts.")
-    tail = (1 - confidence) / 2
-    return _least_share(successes, n, tail), 1 - _least_share(n - successes, n, tail)
-
-
-def _least_share(successes: int, n: int, tail: float) -> float:
-    """Find the share at which `successes` or more have the probability `tail`, by bisection; 0 for no success."""
-    counts_J = np.arange(successes, n + 1)
-    ways_J = math.lgamma(n + 1) - np.array(
-        [math.lgamma(j + 1) + math.lgamma(n - j + 1) for j in range(successes, n + 1)]
-    )
-    low, high = 0.0, 1.0
-    for _ in range(64):
-        share = (low + high) / 2
-        chance = np.exp(ways_J + counts_J * math.log(share) + (n - counts_J) * math.log1p(-share)).sum()
-        low, high = (share, high) if chance < tail else (low, share)
-    return low
-
-
-def bootstrap(
-    sums_PD: np.ndarray,
-    value: Callable[[np.ndarray], np.ndarray],
-    confidence: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
-) -> tuple[float | None, float | None]:
-    """Return the percentile cluster bootstrap: problems are drawn with replacement, each with all its attempts.
-
-    Each problem has D sums (for a mean: the sum and number of its values). `value` maps totals_RD, one row per resample, to
-    R numbers. Resamples with a NaN are left out; (None, None) if none is left or there are no problems. If all problems
-    are equal, the percentile interval is a point; use another bound.
-    """
-    if len(sums_PD) == 0:
-        return None, None
-    rng, problems = np.random.default_rng(seed), len(sums_PD)
-    values = []
-    for rows in _batches(resamples, problems):
-        chosen_RP = rng.integers(problems, size=(rows, problems)) + problems * np.arange(rows)[:, None]
-        weights_RP = np.bincount(chosen_RP.ravel(), minlength=rows * problems).reshape(rows, problems)
-        values.append(value(weights_RP @ sums_PD))
-    values_R = np.concatenate(values)
-    values_R = values_R[~np.isnan(values_R)]
-    if len(values_R) == 0:
-        return None, None
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(values_R, [tail, 1 - tail])
-    return float(low), float(high)
-
-
-def _batches(rows: int, width: int) -> Iterator[int]:
-    """Yield batch sizes that add up to `rows`; a batch with `width` columns has at most CELLS cells."""
-    at_once = max(1, CELLS // width)
-    for start in range(0, rows, at_once):
-        yield min(at_once, rows - start)
-
-
-# ---------------------------------------------------------------------------------------------------------------- tests
-
-
-def test_by_permutation(differences_P: Sequence[float] | np.ndarray, seed: int = 0, draws: int = 100_000) -> float:
-    """Return the two-sided p-value of the mean difference by problem, under random sign flips.
-
-    Exact for up to 20 nonzero differences. With more, it uses `draws` random flips and the observed one, so p is never 0
-    (Phipson and Smyth 2010, "Permutation P-values Should Never Be Zero").
-    Only problems are resampled: a difference between two trainings may still be chance of the trainings.
-    """
-    d_P = np.asarray(differences_P, dtype=float)
-    d_P = d_P[d_P != 0]
-    observed = abs(d_P.sum()) - ROUNDING * np.abs(d_P).sum()
-    if len(d_P) <= EXACT:
-        sums = np.zeros(1)
-        for d in d_P:
-            sums = np.concatenate([sums + d, sums - d])
-        return float(np.mean(np.abs(sums) >= observed))
-    rng, extreme = np.random.default_rng(seed), 0
-    for rows in _batches(draws, len(d_P)):
-        signs_RP = 2.0 * rng.integers(2, size=(rows, len(d_P)), dtype=np.int8) - 1
-        extreme += int(np.count_nonzero(np.abs(signs_RP @ d_P) >= observed))
-    return (1 + extreme) / (1 + draws)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return adjusted p-values in the given order, each comparable with alpha for all tests together (Holm 1979)."""
-    adjusted, least = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        least = max(least, min(1.0, (len(p_values) - rank) * p_values[i]))
-        adjusted[i] = least
-    return adjusted
 
 
 # ------------------------------------------------------------------------------------------------------------- variance

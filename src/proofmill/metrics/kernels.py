@@ -8,7 +8,7 @@ answers, the `selecting` grade with its tokens and cost, and the `human` grade.
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from proofmill.metrics.agreement import Agreement
 from proofmill.metrics.attempt_table import Row, Rows, parts
@@ -23,7 +23,7 @@ class OfAttempts:
     """
 
     value: Callable[[Row], float | None]
-    scale: float | str | None
+    scale: float | Literal["grade"] | None
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class OfProblem:
     """`value(rows, k, success)` of a problem's attempts in one seed; None if there are fewer than k."""
 
     value: Callable[[Rows, int, float], float | None]
-    scale: float | str | None
+    scale: float | Literal["grade"] | None
     needs: str = ""  # a column that the metric requires
 
 
@@ -40,6 +40,7 @@ class OfPooled:
     """Mean of `value` over all attempts: a problem counts in proportion to its attempts."""
 
     value: Callable[..., float | None]
+    scale: float | None = None  # the largest value; None for no bound
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,8 @@ class OfRuns:
 class OfHuman:
     """Agreement of a grader with human grades; the argument of the metric is the threshold of a decision."""
 
-    agreement: Agreement | Callable[[float, float], Agreement]  # of grades, or of decisions from two thresholds
-    grades: bool  # whether it compares grades, which must have one scale; decisions need none
-    scale: float | str | None  # as in OfAttempts
+    agreement: Agreement | Callable[..., Agreement]  # of grades; from the levels of grades; from two thresholds
+    of: Literal["grades", "levels", "decisions"]  # grades and levels must be on one scale
 
 
 @dataclass(frozen=True)

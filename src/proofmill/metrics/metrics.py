@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from proofmill.metrics import estimates
-from proofmill.metrics.agreement import AGREEMENTS, DECISIONS
+from proofmill.metrics.agreement import AGREEMENTS, DECISIONS, ORDERS
 from proofmill.metrics.attempt_table import Row, Rows, is_scored
 from proofmill.metrics.estimates import Variance
 from proofmill.metrics.kernels import ByOptions, OfAttempts, OfCorpus, OfHuman, OfPooled, OfProblem, OfRuns
@@ -227,11 +227,6 @@ def _detectable(rows: Rows) -> float | None:
 
 # ------------------------------------------------------------------------------------------------------------- the list
 
-# Agreement metrics whose largest value is not 1. Bias and kappa may be negative and have no bound here.
-_SCALES: dict[str, float | str | None] = {
-    "mae": "grade", "advantage-difference": "grade", "bias": None, "cohen-kappa": None
-}  # fmt: skip
-
 METRICS: dict[str, Named] = {
     "avg-at-k": Named(
         OfAttempts(_grades, "grade"), "mean grade of the k attempts at a problem, averaged over problems"
@@ -292,7 +287,9 @@ METRICS: dict[str, Named] = {
         OfRuns(_detectable),
         "smallest difference of two models that such a run detects: 80 % power, 95 % confidence",
     ),
-    "grade-share": Named(OfPooled(_share_of_grades), "share of the scored attempts with exactly this grade", "number"),
+    "grade-share": Named(
+        OfPooled(_share_of_grades, 1.0), "share of the scored attempts with exactly this grade", "number"
+    ),
     "tokens-per-run": Named(OfRuns(_per_run), "total tokens of a run, averaged over runs"),
     "tokens-correct": Named(
         OfPooled(_tokens_where(True)), "mean tokens of attempts with at least this grade", "number"
@@ -305,14 +302,10 @@ METRICS: dict[str, Named] = {
         "options",
         options={"of": tuple(TOKENS), "stat": tuple(TOKEN_STATISTICS)},
     ),
+    **{name: Named(OfHuman(agreement, "grades"), agreement.doc) for name, agreement in AGREEMENTS.items()},
+    **{name: Named(OfHuman(build, "levels"), build((0.0, 1.0)).doc) for name, build in ORDERS.items()},
     **{
-        name: Named(OfHuman(agreement, True, _SCALES.get(name, 1.0)), agreement.doc)
-        for name, agreement in AGREEMENTS.items()
-    },
-    **{
-        name: Named(
-            OfHuman(decision, False, _SCALES.get(name, 1.0)), decision(5, 5).doc.replace("5", "the argument"), "number"
-        )
+        name: Named(OfHuman(decision, "decisions"), decision(5, 5).doc.replace("5", "the argument"), "number")
         for name, decision in DECISIONS.items()
     },
     "text-tokens": Named(

@@ -1,6 +1,6 @@
 """Render a `scores` table as Markdown, the score page: each number with its interval, n and share unscored."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -8,8 +8,13 @@ from proofmill.metrics import budgets
 from proofmill.metrics.averages import weights
 from proofmill.metrics.score_rows import Cell
 from proofmill.schema.entries.scores_entry import Scores
+from proofmill.schema.kinds import list_trained
+from proofmill.schema.names import kind_of
 
 Row = Mapping[str, Any]
+EARNED = ("avg@", "solve-rate", "pass@", "majority@", "best@", "max@")  # metrics of what attempts earn
+FEW = 10  # problems above 0, up to which a score says how many there are
+LEAST_SEEDS = 5  # trainings of each model, from which a difference is about the training and not about one seed
 SHOWN = ("all", "seed ", "by ", "Basic", "Advanced", "2024/2025", "Others")  # splits with a sheet
 
 
@@ -20,11 +25,13 @@ def page(
     notices: Mapping[Cell, Sequence[str]],
     claims: Sequence[str] = (),
     calls: Sequence[str] = (),
+    confusions: Mapping[Cell, Mapping[tuple[int, int], int]] = {},
 ) -> str:
     """Return the score page: sheets by sampling setting and split, averages, costs, comparisons, claims and corpora.
 
     `notices` are the sentences about each cell's attempts (notices.py), printed below the sheet of its scores. `claims` are
     the sentences of the claims (claims.py). `calls` are those about calls that failed, or that another model answered.
+    `confusions` count attempts by human grade and grader's grade.
     """
     all_rows = [row for row in rows if row["model"] and row["p_value"] is None and row["slice"].startswith(SHOWN)]
     measured_rows = [row for row in all_rows if row["problems"] not in entry.averages]
@@ -40,15 +47,20 @@ def page(
                 lines += _notice_lines(sampling, notices) if part == "all" else ()
     for sampling in dict.fromkeys(row["sampling"] for row in all_rows) if entry.averages else ():
         lines += [*_averages(sampling, [row for row in all_rows if row["sampling"] == sampling], entry), ""]
+    for cell, counts in confusions.items():
+        lines += [*_confusion(cell, counts), ""]
     lines += _costs([row for row in rows if row["slice"] == budgets.SPLIT])
     compared_rows = [row for row in rows if row["p_value"] is not None]
     if compared_rows:
         lines += [
-            f"Differences by problem (two-sided permutation test; p adjusted by Holm for {len(compared_rows)} comparisons):",
+            "Differences by problem. The interval has the differences that its test does not reject; p is of no difference, and "
+            f"adjusted by Holm for {len(compared_rows)} comparisons in brackets:",
             "",
             *_comparisons(compared_rows, 1 - entry.confidence),
             "",
         ]
+        lines += [f"- {sentence}" for sentence in seeds_needed(compared_rows)]
+        lines += [""] * any(seeds_needed(compared_rows))
     if calls:
         lines += ["Notices about calls:", "", *(f"- {sentence}" for sentence in calls), ""]
     if claims:
@@ -94,9 +106,22 @@ def _sheet(title: str, rows: Sequence[Row]) -> Iterator[str]:
         cells = {row["metric"]: row for row in rows if (row["model"], row["problems"], row["grader"]) == key}
         largest = max(cells.values(), key=lambda row: row["n"])
         values = [_cell(cells.get(column)) for column in columns]
-        attempts = f"{largest['n']:,} at {largest['n_problems']:,} problems"
+        attempts = f"{largest['n']:,} at {largest['n_problems']:,} problems{_format_few(cells.values())}"
         unscored = f"{max(row['unscored'] for row in cells.values()):.1%}"
         yield f"| {' | '.join([*key[:2], *[key[2]] * several_graders, *values, attempts, unscored])} |"
+
+
+def _format_few(rows: Iterable[Row]) -> str:
+    """Return in brackets the problems at which a metric is above 0, if they are few: a low score rests on them."""
+    few = {
+        row["metric"]: row["n_above_zero"]
+        for row in rows
+        if row["n_above_zero"] is not None
+        and row["n_above_zero"] <= FEW
+        and 2 * row["n_above_zero"] < row["n_problems"]
+    }
+    scores = [f"{metric} above 0 at {number}" for metric, number in few.items() if metric.startswith(EARNED)]
+    return f" ({', '.join(scores)})" if scores else ""
 
 
 def _averages(sampling: str, rows: Sequence[Row], entry: Scores) -> Iterator[str]:
@@ -116,6 +141,15 @@ def _averages(sampling: str, rows: Sequence[Row], entry: Scores) -> Iterator[str
         values = [reported.percent.get(column) for column in columns]
         shown = ["–" if value is None else f"{value / 100:.3f}" for value in values]
         yield f"| {' | '.join([model, *shown, reported.source])} |"
+
+
+def _confusion(cell: Cell, counts: Mapping[tuple[int, int], int]) -> Iterator[str]:
+    """Yield a line for each human grade, with the number of attempts at each grade of the grader."""
+    humans, graders = (sorted({pair[place] for pair in counts}) for place in (0, 1))
+    yield f"| human \\ {cell.grader} on {cell.problems} | {' | '.join(map(str, graders))} |"
+    yield "|---" * (len(graders) + 1) + "|"
+    for human in humans:
+        yield f"| {human} | {' | '.join(str(counts.get((human, grader), 0)) for grader in graders)} |"
 
 
 def _costs(rows: Sequence[Row]) -> Iterator[str]:
@@ -151,18 +185,41 @@ def _comparisons(rows: Sequence[Row], alpha: float) -> Iterator[str]:
 
 
 def _comparison(row: Row, alpha: float) -> str:
-    """Return a text such as `avg@1 +0.50 [-2.10, +3.20], p = 0.720, no difference shown`."""
+    """Return a text such as `avg@1 +0.50 [-2.10, +3.20], p = 0.720 (1.000), no difference shown`."""
     if row["value"] is None:
         return f"{row['metric']} {budgets.too_few(row) or 'no problems in common'}"
-    note = "" if row["p_value"] < alpha else ", no difference shown"
+    note = "" if row["p_adjusted"] < alpha else ", no difference shown"
     return f"{row['metric']} {difference(row)}{note}"
 
 
 def difference(row: Row) -> str:
-    """Return a text such as `+0.50 [-2.10, +3.20], p = 0.720`."""
+    """Return a text such as `+0.50 [-2.10, +3.20], p = 0.720 (1.000)`."""
     ends = "" if row["low"] is None else f" [{_format_signed(row['low'])}, {_format_signed(row['high'])}]"
-    p = "p < 0.001" if row["p_value"] < 0.001 else f"p = {row['p_value']:.3f}"
-    return f"{row['value']:+.2f}{ends}, {p}"
+    return f"{row['value']:+.2f}{ends}, {format_p(row)}"
+
+
+def format_p(row: Row) -> str:
+    """Return p, and p adjusted for all comparisons in brackets if there are several."""
+    first, adjusted = ("< 0.001" if p < 0.001 else f"= {p:.3f}" for p in (row["p_value"], row["p_adjusted"]))
+    return f"p {first}" if row["p_adjusted"] == row["p_value"] else f"p {first} ({adjusted.removeprefix('= ')})"
+
+
+def seeds_needed(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield what cannot be said about trainings with too few seeds."""
+    few = [row for row in rows if is_of_few_seeds(row)]
+    for seeds in sorted({row["n_seeds"] for row in few}):
+        pairs = dict.fromkeys(f"{row['model']} - {row['baseline']}" for row in few if row["n_seeds"] == seeds)
+        said = "one training" if seeds == 1 else f"{seeds} trainings"
+        yield (
+            f"{', '.join(pairs)}: {said} of each. Whether the difference holds for other seeds cannot be said; it takes "
+            f"{LEAST_SEEDS} (`repeat`)."
+        )
+
+
+def is_of_few_seeds(row: Row) -> bool:
+    """Return whether a difference is of trained models and too few seeds to be about the training."""
+    trained = any(kind_of(str(name).partition(":")[0]) in list_trained() for name in (row["model"], row["baseline"]))
+    return trained and row["value"] is not None and row["n_seeds"] < LEAST_SEEDS
 
 
 def _format_signed(value: float) -> str:

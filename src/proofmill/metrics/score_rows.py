@@ -2,18 +2,17 @@
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from proofmill.metrics import estimates
-from proofmill.metrics.agreement import Agreement
 from proofmill.metrics.attempt_table import Rows, count, has, is_scored, parts, where
-from proofmill.metrics.intervals import interval
-from proofmill.metrics.kernels import OfAttempts, OfHuman, OfPooled, OfRuns, per_problem
+from proofmill.metrics.kernels import OfAttempts, OfHuman, OfPooled, OfProblem, OfRuns, per_problem
 from proofmill.metrics.metrics import kernel_of, label, verdicts
+from proofmill.metrics.uncertainty import intervals
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import GIVEN_RESPONSES
@@ -98,6 +97,9 @@ BLANK = dict.fromkeys(
         "low",
         "high",
         "p_value",
+        "p_adjusted",
+        "n_seeds",
+        "n_above_zero",
         "tokens_per_problem",
         "dollars_per_problem",
     )
@@ -116,16 +118,24 @@ def compute_metric(kernel: Any, attempts: Rows, entry: Scores, argument: Any = N
     else:
         n = count(attempts, lambda row: is_scored(row) and row["problem"] in by_problem)
         left_out = len(attempts) - count(attempts, is_scored)
-    scale = max((row["max_points"] for row in attempts), default=None) if kernel.scale == "grade" else kernel.scale
-    low, high = interval(means_P, scale, *interval_options(entry))
+    scale = largest(kernel, attempts)
+    low, high = intervals.of_mean(means_P, None if scale is None else (0, scale), *interval_options(entry))
     return {
         "value": float(means_P.mean()) if len(means_P) else None,
         "low": low,
         "high": high,
         "n": n,
         "n_problems": len(means_P),
+        "n_above_zero": int((means_P > 0).sum()),
         "unscored": left_out / len(attempts) if attempts else 0.0,
     }
+
+
+def largest(kernel: OfAttempts | OfProblem, rows: Rows) -> float | None:
+    """Return the largest value of a metric; None if it has no bound."""
+    if kernel.scale == "grade":
+        return max((row["max_points"] for row in rows), default=None)
+    return kernel.scale
 
 
 def interval_options(entry: Scores) -> tuple[float, int, int]:
@@ -139,32 +149,18 @@ def _pool(kernel: OfPooled, attempts: Rows, entry: Scores, argument: Any) -> dic
             sums[row["problem"]][0] += value
             sums[row["problem"]][1] += 1
     sums_PD = np.array(list(sums.values())).reshape(-1, 2)
-    return ratio(sums_PD, quotient, len(attempts), int(sums_PD[:, 1].sum()), entry)
-
-
-def quotient(totals_RD: np.ndarray) -> np.ndarray:
-    """Divide the first sum by the second: a mean."""
-    return totals_RD[:, 0] / totals_RD[:, 1]
+    ends_2D = intervals.ends_of_mean(None if kernel.scale is None else (0, kernel.scale), sums_PD)
+    return ratio(sums_PD, intervals.quotient, len(attempts), int(sums_PD[:, 1].sum()), entry, ends_2D)
 
 
 def ratio(
-    sums_PD: np.ndarray, value: Any, attempts: int, n: int, entry: Scores, scale: float | None = None
+    sums_PD: np.ndarray, value: Any, attempts: int, n: int, entry: Scores, ends_2D: np.ndarray | None = None
 ) -> dict[str, Any]:
-    """Return `value` of the totals over problems, with its bootstrap interval.
-
-    If all resamples are equal, there is an interval only for the values 0 and `scale`. `n` is the number of `attempts` that count.
-    """
+    """Return `value` of the totals over problems, with its interval (intervals.py); `n` of the `attempts` count."""
     total = float(value(sums_PD.sum(axis=0, keepdims=True))[0]) if len(sums_PD) else math.nan
     low = high = None
-    if len(sums_PD) and total == total:
-        low, high = estimates.bootstrap(sums_PD, value, entry.confidence, entry.resamples, entry.seed)
-        if low == high:
-            all_one, none = scale is not None and total == scale, scale is not None and total == 0
-            low, high = (
-                interval(np.full(len(sums_PD), total), scale, *interval_options(entry))
-                if all_one or none
-                else (None, None)
-            )
+    if total == total:
+        low, high = intervals.interval(sums_PD, value, ends_2D, *interval_options(entry))
     return {
         "value": None if total != total else total,
         "low": low,
@@ -214,13 +210,15 @@ def _against_human(kernel: OfHuman, argument: Any, attempts: Rows, entry: Scores
     graded = where(attempts, lambda row: row["human"] is not None)
     both = where(graded, is_scored)
     max_points = {row["human"][1] for row in both}
-    if kernel.grades and any(row["human"][1] != row["max_points"] for row in both):
+    if kernel.of != "decisions" and any(row["human"][1] != row["max_points"] for row in both):
         raise TableError(
             f"{entry.gold_grades}: human grades are out of {', '.join(map(str, sorted(max_points)))}, the grader's out of "
             f"{both[0]['max_points']}; expected one scale. Compare decisions instead: balanced-accuracy, cohen-kappa."
         )
-    agreement = kernel.agreement
-    if not isinstance(agreement, Agreement):
+    agreement: Any = kernel.agreement
+    if kernel.of == "levels":
+        agreement = agreement(sorted({grade for row in both for grade in (row["grade"], row["human"][0])}))
+    elif kernel.of == "decisions":
         scales = [max((row["max_points"] for row in both), default=1), max(max_points, default=1)]
         if len(max_points) > 1 or argument > max(scales) or (scales[0] != scales[1] and 1 not in scales):
             raise TableError(
@@ -234,7 +232,13 @@ def _against_human(kernel: OfHuman, argument: Any, attempts: Rows, entry: Scores
         sums = agreement.sums(np.array([r["grade"] for r in rows]), np.array([r["human"][0] for r in rows]))
         if sums is not None:
             vectors.append(sums)
-    scale = (
-        kernel.scale if isinstance(kernel.scale, float) else both[0]["max_points"] if kernel.scale and both else None
-    )
-    return ratio(np.array(vectors), agreement.value, len(graded), len(both), entry, scale)
+    ends_2D = agreement.ends(both[0]["max_points"], len(both) / len(vectors)) if vectors else None
+    return ratio(np.array(vectors), agreement.value, len(graded), len(both), entry, ends_2D)
+
+
+def count_confusions(attempts: Rows) -> dict[tuple[int, int], int]:
+    """Count attempts by human grade and grader's grade, to whole points; empty without both on one scale."""
+    both = [row for row in attempts if row["human"] is not None and is_scored(row)]
+    if any(row["human"][1] != row["max_points"] for row in both):
+        return {}
+    return Counter((math.floor(row["human"][0] + 0.5), math.floor(row["grade"] + 0.5)) for row in both)

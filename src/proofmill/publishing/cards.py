@@ -16,6 +16,7 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import proofmill
+from proofmill.metrics.page import format_p
 from proofmill.runtime.progress import clock
 from proofmill.schema.columns import COLUMNS, FILE_COLUMNS
 from proofmill.schema.kinds import KINDS, ROLLOUTS
@@ -222,13 +223,7 @@ def _score(row: Mapping[str, Any]) -> dict[str, str]:
     digits = 2 if row["value"] is not None and abs(row["value"]) < 100 else 0
     value = "–" if row["value"] is None else f"{row['value']:.{digits}f}"
     ends = "" if row["low"] is None else f" [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
-    p = (
-        ""
-        if row["p_value"] is None
-        else ", p < 0.001 (Holm)"
-        if row["p_value"] < 0.001
-        else f", p = {row['p_value']:.3f} (Holm)"
-    )
+    p = "" if row["p_value"] is None else f", {format_p(row)}"
     against = (
         ""
         if row["baseline"] is None

@@ -73,7 +73,7 @@ class Scores(Entry):
     `models` x `problems` x `sampling` expand into entries `responses/<model>@<problems>` and `grades/...`.
     """
 
-    revision: ClassVar[int] = 6
+    revision: ClassVar[int] = 7
     models: list[ModelRef] = doc("Models to evaluate.", [])
     problems: list[ProblemsRef] = doc("Benchmarks. Without `models`, the tables whose texts are measured.", [])
     schemes: list[Annotated[str, Ref("schemes")]] = doc("Grading schemes, one table per benchmark, in order.", [])
@@ -108,13 +108,13 @@ class Scores(Entry):
     )
     success_threshold: Share = doc("Minimum share of the points that counts as a success.", 1.0)
     confidence: float = doc("Confidence level of the intervals.", 0.95, gt=0, lt=1)
-    resamples: Count = doc("Bootstrap resamples of the problems.", 2000)
+    resamples: Count = doc("Resamples of the problems, for intervals.", 2000)
     max_unscored: Share = doc("Maximum share of unscored responses. Above it, the stage stops.", 0.1)
     repeat: Annotated[str, Ref("scores")] | None = doc(
         "Repeat another `scores` entry for each of `seeds`, with everything it needs trained again.", None
     )
     seeds: list[Annotated[int, Field(ge=0)]] = doc("Seeds of `repeat`.", [])
-    seed: int = doc("Seed of the bootstrap.", 0)
+    seed: int = doc("Seed of the resamples and of random sign flips.", 0)
 
     def scaffolds(self) -> dict[str, Any]:
         ways = self.sampling.items()

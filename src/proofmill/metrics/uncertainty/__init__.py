@@ -1,0 +1,1 @@
+"""Uncertainty of numbers over problems: intervals, and tests of differences."""

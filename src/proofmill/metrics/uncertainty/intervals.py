@@ -1,0 +1,162 @@
+"""Intervals of numbers over problems: problems are resampled, and each end allows for problems that were not drawn.
+
+From: the Bayesian bootstrap (Rubin 1981, "The Bayesian Bootstrap"), clustered by problem (for benchmarks Miller 2024,
+"Adding Error Bars to Evals", section 3). A resample weighs each problem, with all its attempts, by an independent
+exponential number.
+
+Differences from the usual bootstrap:
+1. Resamples of problems with equal values are equal, and few problems seldom have rare values. So a bounded value has
+   one more problem at each end of its range. For the upper end the problem at the top has the weight NEAR and the one at
+   the bottom 1 - NEAR; for the lower end the reverse. For problems that are all right or wrong, these are the ends of
+   Beta(x + NEAR, n - x + 1 - NEAR) and Beta(x + 1 - NEAR, n - x + NEAR): with 1/2 Jeffreys' interval (Brown, Cai and
+   DasGupta 2001), with 1 Clopper and Pearson's (1934), and for other values the bound of Learned-Miller and Thomas (2019,
+   "A New Confidence Interval for the Mean of a Bounded Random Variable"). `benchmarks/intervals.py` chose NEAR.
+2. A value without bounds has longer tails for few problems, as a t-interval has ("expanded percentile", Hesterberg 2015,
+   "What Teachers Should Know About the Bootstrap", section 3.4).
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from statistics import NormalDist
+
+import numpy as np
+
+NEAR = 0.6  # weight of the additional problem at the top for the upper end, at the bottom for the lower end
+CELLS = 2**20  # of a working array (8 MB), which bounds a batch of resamples
+NORMAL = NormalDist()
+MANY = 10_000  # degrees of freedom, from which Student's t is taken as normal
+
+Ends = tuple[float | None, float | None]
+
+
+def of_mean(
+    values_P: np.ndarray, bounds: Sequence[float] | None, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Ends:
+    """Return the interval of the mean of a value per problem, which is within `bounds` (lowest, highest)."""
+    sums_PD = np.column_stack([values_P, np.ones(len(values_P))])
+    return interval(sums_PD, quotient, ends_of_mean(bounds, sums_PD), confidence, resamples, seed)
+
+
+def ends_of_mean(bounds: Sequence[float] | None, sums_PD: np.ndarray) -> np.ndarray | None:
+    """Return the sums of a problem at each bound that has as many values as the others on average."""
+    if bounds is None or len(sums_PD) == 0:
+        return None
+    return np.column_stack([bounds, (1.0, 1.0)]) * sums_PD[:, 1].mean()
+
+
+def quotient(totals_RD: np.ndarray) -> np.ndarray:
+    """Divide the first total by the second: a mean; NaN for 0 / 0."""
+    sums_R, counts_R = totals_RD.T
+    return np.divide(sums_R, counts_R, out=np.full(len(sums_R), np.nan), where=counts_R != 0)
+
+
+def interval(
+    sums_PD: np.ndarray,
+    value: Callable[[np.ndarray], np.ndarray],
+    ends_2D: np.ndarray | None = None,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Ends:
+    """Return the interval of `value`, which maps totals_RD, one row per resample, to R numbers.
+
+    Each problem has D sums (for a mean: the sum and number of its values). `ends_2D` are the sums of a problem with the
+    lowest and with the highest value. Resamples with a NaN are left out. (None, None) without problems or resamples, and
+    without `ends_2D` for a single problem or for problems that do not differ.
+    """
+    if len(sums_PD) == 0:
+        return None, None
+    totals_RD = _resample(sums_PD, resamples, seed)
+    tail = (1 - confidence) / 2
+    if ends_2D is None:
+        return _between(value(totals_RD), _expand_tail(tail, len(sums_PD)))
+    rng = np.random.default_rng([seed, len(sums_PD)])
+    near_R1, far_R1 = (rng.standard_gamma(weight, size=(resamples, 1)) for weight in (NEAR, 1 - NEAR))
+    lowest_D, highest_D = ends_2D
+    low = _quantile(value(totals_RD + near_R1 * lowest_D + far_R1 * highest_D), tail)
+    high = _quantile(value(totals_RD + near_R1 * highest_D + far_R1 * lowest_D), 1 - tail)
+    if low is None or high is None:
+        return None, None
+    # The additional problems are no evidence against a value at the end of its range.
+    estimate = float(value(sums_PD.sum(axis=0, keepdims=True))[0])
+    return min(low, estimate), max(high, estimate)
+
+
+def _between(values_R: np.ndarray, tail: float) -> Ends:
+    low, high = _quantile(values_R, tail), _quantile(values_R, 1 - tail)
+    return (None, None) if low is None or high is None or math.isclose(low, high) else (low, high)
+
+
+def _quantile(values_R: np.ndarray, share: float) -> float | None:
+    values_R = values_R[~np.isnan(values_R)]
+    return float(np.quantile(values_R, share)) if len(values_R) else None
+
+
+def _resample(sums_PD: np.ndarray, resamples: int, seed: int) -> np.ndarray:
+    """Return the totals of the resamples; small sets of weights are kept for the next metric of the same problems."""
+    problems = len(sums_PD)
+    if resamples * problems <= CELLS:
+        return _weights(resamples, problems, seed) @ sums_PD
+    rng = np.random.default_rng(seed)
+    return np.concatenate(
+        [rng.standard_exponential((rows, problems)) @ sums_PD for rows in batches(resamples, problems)]
+    )
+
+
+@lru_cache(maxsize=2)
+def _weights(resamples: int, problems: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_exponential((resamples, problems))
+
+
+def batches(rows: int, width: int) -> Iterator[int]:
+    """Yield batch sizes that add up to `rows`; a batch with `width` columns has at most CELLS cells."""
+    at_once = max(1, CELLS // width)
+    for start in range(0, rows, at_once):
+        yield min(at_once, rows - start)
+
+
+def _expand_tail(tail: float, problems: int) -> float:
+    """Return the tail of a normal distribution at a t-quantile: with it a percentile interval has a t-interval's width."""
+    if problems < 2:
+        return 0.0
+    return NORMAL.cdf(-math.sqrt(problems / (problems - 1)) * t_quantile(1 - tail, problems - 1))
+
+
+# --------------------------------------------------------------------------------------------------- Student's t
+
+
+def t_tails(t: float, freedom: int) -> float:
+    """Return the probability that Student's t with these degrees of freedom is farther from 0 than `t`.
+
+    The finite series of Abramowitz and Stegun (1964), 26.7.3 and 26.7.4; the normal distribution above MANY.
+    """
+    if freedom > MANY:
+        return 2 * NORMAL.cdf(-abs(t))
+    angle = math.atan(abs(t) / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    steps_K = np.arange(odd + 1, freedom - 2, 2)  # each term is the one before times k / (k + 1) cos^2
+    terms_K = np.cumprod(np.concatenate([[1.0], steps_K / (steps_K + 1) * cosine**2]))
+    inside = float(sine * terms_K.sum())
+    if odd:
+        inside = 2 / math.pi * (angle + (inside * cosine if freedom > 1 else 0.0))
+    return max(0.0, 1 - inside)
+
+
+def t_quantile(share: float, freedom: int) -> float:
+    """Return the quantile of Student's t at a share of at least 1/2, by Newton's method.
+
+    The tails are convex, so steps from the smaller quantile of the normal distribution never go too far.
+    """
+    t, tails = NORMAL.inv_cdf(share), 2 * (1 - share)
+    if freedom > MANY:
+        return t
+    constant = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - math.log(freedom * math.pi) / 2
+    for _ in range(100):
+        density = math.exp(constant - (freedom + 1) / 2 * math.log1p(t * t / freedom))
+        step = (t_tails(t, freedom) - tails) / (2 * density)
+        t += step
+        if abs(step) <= 1e-10 * abs(t):
+            break
+    return t
