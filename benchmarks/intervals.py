@@ -32,6 +32,7 @@ WAYS = (
     ("points", 1, 0.2), ("points", 4, 0.2), ("points", 16, 0.5),
 )  # fmt: skip
 RESAMPLES, DRAWS = 1000, 4000
+MANY = 1_000_000
 AIM = (0.93, 0.97)
 
 
@@ -75,6 +76,12 @@ def hardness(rng: np.random.Generator, problems: int, rate: float, alike: float)
     return rng.beta(rate * spread, (1 - rate) * spread, size=problems)
 
 
+@cache
+def ordered_rates(rate: float, alike: float) -> np.ndarray:
+    """Return many true rates in order, from which two models take those of the same problems."""
+    return np.sort(hardness(np.random.default_rng(0), MANY, rate, alike))
+
+
 def scores() -> Iterator[Design]:
     for problems, way, rate in itertools.product((3, 6, 15, 30, 60, 200, 500), WAYS, RATES):
 
@@ -96,7 +103,7 @@ def differences() -> Iterator[Design]:
             luck_P, alike = rng.random(problems), max(way[2], 0.3)
             own_P = np.where(rng.random(problems) < 0.7, luck_P, rng.random(problems))
             first_P, second_P = (
-                problem_means(rng, np.quantile(hardness(rng, 999, rate, alike), some_P), way)
+                problem_means(rng, ordered_rates(rate, alike)[(some_P * MANY).astype(int)], way)
                 for rate, some_P in zip(pair, (luck_P, own_P), strict=True)
             )
             return second_P - first_P
@@ -136,6 +143,7 @@ def score_before(values_P: np.ndarray, rng: np.random.Generator) -> tuple[float,
     return percentiles(values_P, rng)
 
 
+@cache
 @cache
 def least_share(right: int, n: int) -> float:
     """Return the lower end of Clopper and Pearson's interval, by bisection."""
