@@ -224,7 +224,7 @@ def _difference(numbers: Mapping[str, Any]) -> str:
 
 
 def _p(numbers: Mapping[str, Any]) -> str:
-    return "< 0.001" if numbers["p_value"] < 0.001 else f"{numbers['p_value']:.3f}"
+    return "< 0.001" if numbers["p_adjusted"] < 0.001 else f"{numbers['p_adjusted']:.3f}"
 
 
 def _value(row: Mapping[str, Any] | None) -> str:

@@ -67,7 +67,8 @@ def main(entry: Scores, job: Job) -> None:
         *averages.differences(groups, metrics, entry),
         *budgets.comparisons(groups, entry),
     ]
-    for row, p in zip(compared, paired.holm([row["p_value"] for row in compared]), strict=True):
+    tested = [row for row in compared if row["value"] is not None]
+    for row, p in zip(tested, paired.holm([row["p_value"] for row in tested]), strict=True):
         row["p_adjusted"] = p
     rows = measured + compared
     warnings = [f"{_where(group)}: {sentence}" for group, sentences in notices.items() for sentence in sentences]

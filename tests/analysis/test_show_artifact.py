@@ -61,7 +61,7 @@ def test_row_is_found_by_the_beginning_of_its_id(small):
     ("arguments", "said"),
     [
         ({"row": "none"}, "no row has this id; expected a `response`"),
-        ({"row": ""}, "several rows have this prefix"),
+        ({"row": ""}, r"several rows have this prefix, e\.g\. \w+ and \w+; expected"),
         ({"columns": ["grad"]}, "has no column `grad`; expected some of .*Did you mean `grade`"),
         (
             {"where": "grad < 3"},

@@ -88,6 +88,19 @@ def test_one_seed_is_not_counted():
     assert "seeds" not in claim.sentence and claim.to_stamp()["seeds"] == {}
 
 
+def test_seeds_are_those_of_trained_models():
+    """An untrained baseline counts in every seed; a trained one only in its own, and one seed is too few."""
+    ours = attempts(*(noisy(2, seed=seed) for seed in range(5)))
+    base = attempts(noisy(0, seed=9))
+    for baseline, outcome, seeds in (("api/b", "shown", 5), ("sft/b", "not decided: too few seeds", 1)):
+        (claim,), (row,) = settled({"sft/a": ours, baseline: base}, better={"compare": ["sft/a", baseline]})
+        assert (claim.outcome, row["n_seeds"], len(claim.seeds)) == (outcome, seeds, seeds)
+    (claim,), (row,) = settled(
+        {"sft/a": ours, "sft/b": [{**r, "seed": r["seed"] + 5} for r in ours]}, better={"compare": ["sft/a", "sft/b"]}
+    )
+    assert row["value"] is None and claim.outcome == "not shown at this size"
+
+
 def test_page_of_the_docs_is_filled_from_the_stamp():
     """docs/images/claims.py reads the stamps of claims; its table has a row for each, with statement and numbers."""
     script = runpy.run_path(str(ROOT / "docs/images/claims.py"))
@@ -119,7 +132,7 @@ def test_problems_without_a_verdict_show_nothing():
     nothing = {"a": attempts([None, 7]), "b": attempts([3, None])}
     (claim,), _ = settled(nothing)
     assert (claim.outcome, claim.row["value"]) == ("not shown at this size", None)
-    assert claim.sentence.endswith("avg@1: no problems in common.")
+    assert claim.sentence.endswith("avg@1: no seeds or problems in common.")
     (alike,), _ = settled({"a": attempts([7] * 20), "b": attempts([5] * 20)})
     assert (alike.outcome, alike.row["value"]) == ("shown", 2) and 0.5 < alike.row["low"] < 2
 
@@ -203,5 +216,5 @@ def test_claims_stand_on_the_page_and_in_the_stamp(small, mill):
     assert (found["baseline"], found["metric"], found["seeds"]) == ("base/tiny", "avg@1", {})
     page = table.page.read_text(encoding="utf-8")
     assert f"- {found['sentence']}" in page
-    assert "- sft/cold - base/tiny: one training of each. Whether the difference holds for other seeds" in page
+    assert "- sft/cold - base/tiny: compared in one seed. Whether the difference holds for other seeds" in page
     assert [row["metric"] for row in table.rows() if row["baseline"]] == ["avg@1"]

@@ -38,9 +38,7 @@ def test_p_is_the_share_of_sign_flips_as_extreme(differences_P):
 @given(DIFFERENCES, st.sampled_from([0.5, 0.8, 0.95]))
 def test_interval_without_bounds_has_the_differences_that_are_not_rejected(differences_P, confidence):
     """Inside of each end the test of that difference has p of at least 1 - confidence, outside less."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paired, "FEW", 99)  # no problem in addition
-        low, high, _ = over_problems(differences_P, None, confidence)
+    low, high, _ = over_problems(differences_P, None, confidence)
     step = 1e-6
     for end, inward in ((low, step), (high, -step)):
         if end is not None and low != high:
@@ -135,7 +133,7 @@ def trainings(rng, seeds, problems, mean=0.0, by_seed=1.0, by_problem=1.0, rest=
 def test_seeds_that_agree_have_the_interval_of_the_problems():
     """If seeds do not differ, t over problems remains, and more seeds do not narrow it."""
     differences_P = np.random.default_rng(0).normal(0.3, 1, size=50)
-    low, high, p = over_seeds(np.tile(differences_P, (3, 1)), 7)
+    low, high, p = over_seeds(np.tile(differences_P, (3, 1)), None)
     margin = t_quantile(0.975, 49) * differences_P.std(ddof=1) / np.sqrt(50)
     assert (low, high) == pytest.approx((differences_P.mean() - margin, differences_P.mean() + margin))
     assert (p < 0.05) == (low > 0)
@@ -144,10 +142,50 @@ def test_seeds_that_agree_have_the_interval_of_the_problems():
 def test_seeds_alone_are_a_t_test_of_their_means():
     """If problems do not differ, the seeds' means are tested: three seeds far apart show nothing, whatever their p alone."""
     means_S = np.array([0.15, 0.47, 1.0])
-    low, high, p = over_seeds(np.tile(means_S[:, None], (1, 384)), 7)
+    low, high, p = over_seeds(np.tile(means_S[:, None], (1, 384)), None)
     margin = t_quantile(0.975, 2) * means_S.std(ddof=1) / np.sqrt(3)
     assert (low, high) == pytest.approx((means_S.mean() - margin, means_S.mean() + margin))
     assert 0.05 < p < 0.2
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.1, 1.0])
+def test_equal_differences_over_seeds_are_those_over_problems(gain):
+    """Without any variance, rounding decides nothing: five seeds are worth one, which is no certainty."""
+    assert over_seeds(np.full((5, 30), gain), 1) == over_problems(np.full(30, gain), 1)
+    assert (over_seeds(np.full((5, 30), gain), 1).p < 0.05) == (gain > 0)
+
+
+def test_one_problem_says_nothing_of_others():
+    """However well the seeds agree about it."""
+    assert over_seeds(np.array([[0.5], [0.55], [0.45], [0.5], [0.52]]), 1) == (-1, 1, 1.0)
+    assert over_seeds(np.array([[0.5], [0.55]]), None) == (None, None, 1.0)
+
+
+def test_seeds_leave_problems_not_drawn_possible():
+    """If all seeds gain at no problem but one, the ends are no nearer than those over problems."""
+    differences_SP = np.zeros((5, 30))
+    differences_SP[0, 0] = 1
+    over, of_problems = over_seeds(differences_SP, 1), over_problems(differences_SP.mean(axis=0), 1)
+    assert over.low <= of_problems.low + 0.02 and over.high >= of_problems.high - 0.02
+
+
+def test_reach_is_the_largest_difference_of_a_problem():
+    """A problem that counts as twenty in an average leaves more possible than its bound says."""
+    near, far = over_problems(np.zeros(30), 1), over_problems(np.zeros(30), 1, reach=20)
+    assert far.high > 5 * near.high and far.high <= 1
+
+
+def test_thirds_and_tenths_are_no_contradiction():
+    """Sums that are 0 but for rounding count as 0 for the ends, too."""
+    tenths_P = np.array([0.1, 0.5, 0.4, 0.1, 0.1, 0.4, 0.2, -0.6, -0.3, 1, 0.2, 0.8, 0.5])
+    low, _, p = over_problems(tenths_P, 1)
+    assert p > 0.05 and low <= 0
+    rng = np.random.default_rng(0)
+    for attempts in (3, 5, 6, 7, 10):
+        for _ in range(40):
+            differences_P = (rng.binomial(attempts, 0.5, 14) - rng.binomial(attempts, 0.3, 14)) / attempts
+            low, high, p = over_problems(differences_P, 1)
+            assert (low > 0 or high < 0) == (p < 0.05)
 
 
 @pytest.mark.parametrize("seeds", [2, 5])

@@ -116,6 +116,7 @@ scale: [0, 7]
         ("---\nneeds: [a]\nverdict: points\n---\nx", "`verdict` and `scale` go together"),
         ("---\nneeds: [a]\n---\n{{ a }} {{ b }}", "it shows `b`, which is in neither `needs` nor `optional`"),
         ("---\nneeds: [a]\n---\n\n{{ a", "line 1 of its text is no template"),
+        ("---\nneeds: [a]\n---\n{{ a | shout }}", "line 1 of its text is no template (No filter named 'shout'"),
         (b"---\nneeds: [a]\n---\n\xff", "is no text in UTF-8"),
     ],
 )

@@ -141,16 +141,21 @@ def _moment_ends(scale: float, proofs: float) -> np.ndarray:
     return proofs * np.array([[*half, 0.0], [*half, scale**2 / 2]])
 
 
+def _without_rounding(difference_R: np.ndarray, term_R: np.ndarray) -> np.ndarray:
+    """Return a difference, as 0 where it is only the rounding of its terms."""
+    return np.where(np.abs(difference_R) <= TIE * term_R, 0.0, difference_R)
+
+
 def _compute_weighted_kappa(totals_R6: np.ndarray) -> np.ndarray:
     """Compute 1 - D_o / D_e with squared errors: D_o within proofs, D_e between any two proofs."""
     n, x, y, xx, yy, xy = totals_R6.T
-    return _quotient(2 * (n * xy - x * y), n * (xx + yy) - 2 * x * y)
+    return _quotient(2 * (n * xy - x * y), _without_rounding(n * (xx + yy) - 2 * x * y, n * (xx + yy)))
 
 
 def _compute_alpha(totals_R6: np.ndarray) -> np.ndarray:
     """Compute 1 - D_o / D_e: D_e is between any two of the 2n grades, of a grader or a human."""
     n, x, y, xx, yy, xy = totals_R6.T
-    expected = 2 * n * (xx + yy) - (x + y) ** 2
+    expected = _without_rounding(2 * n * (xx + yy) - (x + y) ** 2, 2 * n * (xx + yy))
     return _quotient(expected - (2 * n - 1) * (xx + yy - 2 * xy), expected)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from proofmill.metrics.attempt_table import Rows
-from proofmill.metrics.comparisons import by_seed, test_numbers
+from proofmill.metrics.comparisons import by_seed, difference_matrix, test_numbers
 from proofmill.metrics.kernels import OfAttempts, OfProblem
 from proofmill.metrics.metrics import METRICS, label
 from proofmill.metrics.score_rows import BLANK, Cell, largest
@@ -133,21 +133,27 @@ def differences(groups: Mapping[Cell, Rows], metrics: Sequence, entry: Scores) -
                             "baseline": baseline,
                             "metric": label(metric, argument, max(row["attempt"] for row in pairs[0][0]) + 1),
                             "slice": "all",
-                            **_difference(kernel, argument, pairs, entry),
+                            **_difference(kernel, argument, (model, baseline), pairs, entry),
                         }
 
 
-def _difference(kernel: Any, argument: Any, pairs: Sequence[tuple[Rows, Rows, float]], entry: Scores) -> dict[str, Any]:
+def _difference(
+    kernel: Any, argument: Any, models: tuple[str, str], pairs: Sequence[tuple[Rows, Rows, float]], entry: Scores
+) -> dict[str, Any]:
     """Test the problems of all benchmarks together, weighted so that each benchmark keeps its weight."""
-    matrices = [by_seed(kernel, argument, ours, theirs, entry) for ours, theirs, _ in pairs]
-    size = sum(differences_SP.shape[1] for differences_SP in matrices)
-    if all(differences_SP.size for differences_SP in matrices) and len({len(each) for each in matrices}) == 1:
-        weighted = [d_SP * weight * size / d_SP.shape[1] for d_SP, (_, _, weight) in zip(matrices, pairs, strict=True)]
-        differences_SP = np.concatenate(weighted, axis=1)
+    of_benchmarks = [by_seed(kernel, argument, models, ours, theirs, entry) for ours, theirs, _ in pairs]
+    bound, reach = largest(kernel, pairs[0][0]), None
+    seeds = [seed for seed in of_benchmarks[0] if all(each.get(seed) for each in of_benchmarks)]
+    if seeds:
+        matrices = [difference_matrix({seed: each[seed] for seed in seeds})[0] for each in of_benchmarks]
+        size = sum(d_SP.shape[1] for d_SP in matrices)
+        factors = [weight * size / d_SP.shape[1] for d_SP, (_, _, weight) in zip(matrices, pairs, strict=True)]
+        differences_SP = np.concatenate([f * d_SP for f, d_SP in zip(factors, matrices, strict=True)], axis=1)
+        reach = None if bound is None else bound * max(factors)
     else:
         differences_SP = np.zeros((1, 0))
     both = [rows for ours, theirs, _ in pairs for rows in (ours, theirs)]
-    return test_numbers(differences_SP, largest(kernel, pairs[0][0]), both, entry)
+    return test_numbers(differences_SP, bound, both, entry, reach)
 
 
 def _cell(row: Row) -> Cell:

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from proofmill.metrics.attempt_table import Rows, has, where
-from proofmill.metrics.comparisons import pair_numbers
+from proofmill.metrics.comparisons import by_seed, difference_matrix, test_numbers
 from proofmill.metrics.kernels import OfAttempts, OfProblem
 from proofmill.metrics.metrics import METRICS, label
 from proofmill.metrics.page import difference, is_of_few_seeds
-from proofmill.metrics.score_rows import Cell
+from proofmill.metrics.score_rows import Cell, largest
 from proofmill.schema import registry_items
 from proofmill.schema.entries.scores_entry import Claim, Scores
 from proofmill.schema.errors import TableError
@@ -56,7 +56,9 @@ class Settled:
         """The statement, its outcome, and the numbers, as the score page prints them."""
         row, sides = self.row, [_side(of_seed) for of_seed in self.seeds.values()]
         where = f"{row['model']} - {row['baseline']} on {row['problems']} ({row['sampling']}), {row['metric']}"
-        numbers = f"{where} {difference(row)}" if row["value"] is not None else f"{where}: no problems in common"
+        numbers = (
+            f"{where} {difference(row)}" if row["value"] is not None else f"{where}: no seeds or problems in common"
+        )
         below = f", below 0 in {sides.count(-1)}" if -1 in sides else ""
         seeds = f"; the interval is above 0 in {sides.count(1)} of {len(sides)} seeds{below}" if sides else ""
         return f"{self.statement.rstrip('.')}: **{self.outcome}**. {numbers}{seeds}."
@@ -104,11 +106,13 @@ def _settle(name: str, claim: Claim, groups: Mapping[Cell, Rows], compared: Sequ
         raise TableError(
             f"`claims` has `{name}`, whose `{shown}` has no comparison; expected one of the per-problem `metrics`."
         )
-    seeds = sorted({attempt["seed"] for rows in (ours, theirs) for attempt in rows})
+    seeds = {attempt["seed"] for rows in (ours, theirs) for attempt in rows}
+    differences = by_seed(METRICS[metric].apply, argument, (model, baseline), ours, theirs, entry)
+    kernel: Any = METRICS[metric].apply
     of_seeds = {}
-    for seed in seeds if len(seeds) > 1 else ():
-        own, other = (where(rows, has("seed", seed)) for rows in (ours, theirs))
-        of_seeds[seed] = pair_numbers(METRICS[metric].apply, argument, own, other, entry)
+    for seed, values in differences.items() if len(seeds) > 1 else ():
+        both = [where(rows, has("seed", seed)) or rows for rows in (ours, theirs)]
+        of_seeds[seed] = test_numbers(difference_matrix({seed: values})[0], largest(kernel, ours), both, entry)
     return Settled(name, claim.statement, row, of_seeds, 1 - entry.confidence)
 
 

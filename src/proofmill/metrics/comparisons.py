@@ -13,6 +13,8 @@ from proofmill.metrics.uncertainty import paired
 from proofmill.schema import registry_items
 from proofmill.schema.entries.scores_entry import Claim, Scores
 from proofmill.schema.errors import TableError
+from proofmill.schema.kinds import list_trained
+from proofmill.schema.names import kind_of
 
 
 def comparisons(groups: Mapping[Cell, Rows], metrics: Sequence, entry: Scores) -> Iterator[dict]:
@@ -59,40 +61,49 @@ def _difference(
         "baseline": other.model,
         "metric": label(name, argument, attempts),
         "slice": "all",
-        **pair_numbers(kernel, argument, groups[group], groups[other], entry),
+        **pair_numbers(kernel, argument, (group.model, other.model), groups[group], groups[other], entry),
     }
 
 
 def pair_numbers(
-    kernel: OfAttempts | OfProblem, argument: Any, ours: Rows, theirs: Rows, entry: Scores
+    kernel: OfAttempts | OfProblem, argument: Any, models: tuple[str, str], ours: Rows, theirs: Rows, entry: Scores
 ) -> dict[str, Any]:
     """Return the numbers of the mean difference of two models in one metric, over the seeds of their trainings."""
-    differences_SP = by_seed(kernel, argument, ours, theirs, entry)
+    differences_SP, _ = difference_matrix(by_seed(kernel, argument, models, ours, theirs, entry))
     return test_numbers(differences_SP, largest(kernel, ours), (ours, theirs), entry)
 
 
-def by_seed(kernel: OfAttempts | OfProblem, argument: Any, ours: Rows, theirs: Rows, entry: Scores) -> np.ndarray:
-    """Return the differences of the problems that both models have, by seed; NaN where a seed lacks one."""
-    own, other = (_values_by_seed(kernel, argument, rows, entry) for rows in (ours, theirs))
-    if not own or not other:
-        return np.zeros((1, 0))
-    # A model that was not trained again is the same in every seed.
-    seeds = sorted(max(own, other, key=len) if 1 in (len(own), len(other)) else own.keys() & other.keys())
-    pairs = [
-        (own.get(seed) or next(iter(own.values())), other.get(seed) or next(iter(other.values()))) for seed in seeds
-    ]
-    differences = [{p: values[p] - others[p] for p in values if p in others} for values, others in pairs]
-    problems = list(dict.fromkeys(problem for of_seed in differences for problem in of_seed))
-    rows_SP = [[of_seed.get(problem, np.nan) for problem in problems] for of_seed in differences if of_seed]
-    return np.array(rows_SP).reshape(-1, len(problems)) if problems else np.zeros((1, 0))
+def by_seed(
+    kernel: OfAttempts | OfProblem, argument: Any, models: tuple[str, str], ours: Rows, theirs: Rows, entry: Scores
+) -> dict[int, dict[str, float]]:
+    """Return for each seed that both models have, the differences of the problems that both have in it.
 
-
-def _values_by_seed(kernel: OfAttempts | OfProblem, argument: Any, rows: Rows, entry: Scores) -> dict[int, dict]:
-    values = {
-        of_seed[0]["seed"]: per_problem(kernel, argument, entry.success_threshold, of_seed)
-        for of_seed in parts(rows, lambda row: row["seed"])
+    A model without training has no seeds of its own: with one seed, it is compared with every seed of the other.
+    """
+    both = []
+    for model, rows in zip(models, (ours, theirs), strict=True):
+        values = {
+            of_seed[0]["seed"]: per_problem(kernel, argument, entry.success_threshold, of_seed)
+            for of_seed in parts(rows, lambda row: row["seed"])
+        }
+        both.append((values, len(values) == 1 and kind_of(model) not in list_trained()))
+    (own, own_fixed), (other, other_fixed) = both
+    if own_fixed and not other_fixed:
+        own = dict.fromkeys(other, next(iter(own.values())))
+    elif other_fixed and not own_fixed:
+        other = dict.fromkeys(own, next(iter(other.values())))
+    return {
+        seed: {problem: value - other[seed][problem] for problem, value in own[seed].items() if problem in other[seed]}
+        for seed in sorted(own.keys() & other.keys())
     }
-    return {seed: by_problem for seed, by_problem in values.items() if by_problem}
+
+
+def difference_matrix(differences: Mapping[int, Mapping[str, float]]) -> tuple[np.ndarray, list[int]]:
+    """Return differences_SP of the seeds that have some, with NaN where a seed lacks a problem, and these seeds."""
+    seeds = [seed for seed, of_seed in differences.items() if of_seed]
+    problems = list(dict.fromkeys(problem for seed in seeds for problem in differences[seed]))
+    rows_SP = [[differences[seed].get(problem, np.nan) for problem in problems] for seed in seeds]
+    return np.array(rows_SP).reshape(max(1, len(seeds)), len(problems)), seeds
 
 
 def compare_pairs(
@@ -104,17 +115,17 @@ def compare_pairs(
 
 
 def test_numbers(
-    differences_SP: np.ndarray, bound: float | None, both: Sequence[Rows], entry: Scores
+    differences_SP: np.ndarray, bound: float | None, both: Sequence[Rows], entry: Scores, reach: float | None = None
 ) -> dict[str, Any]:
     """Return the numbers of a mean difference: over seeds and problems if there are several seeds.
 
-    `n` counts the scored attempts of `both` models.
+    `n` counts the scored attempts of `both` models. `reach` is the largest difference of a problem, `bound` by default.
     """
     seeds, problems = differences_SP.shape
     if seeds > 1:
-        test = paired.over_seeds(differences_SP, bound, entry.confidence)
+        test = paired.over_seeds(differences_SP, bound, *interval_options(entry), reach=reach)
     else:
-        test = paired.over_problems(differences_SP[0], bound, *interval_options(entry))
+        test = paired.over_problems(differences_SP[0], bound, *interval_options(entry), reach=reach)
     n, attempts = sum(count(rows, is_scored) for rows in both), sum(map(len, both))
     return {
         "value": float(np.nanmean(differences_SP, axis=0).mean()) if problems else None,

@@ -37,7 +37,7 @@ def page(
     measured_rows = [row for row in all_rows if row["problems"] not in entry.averages]
     lines = [f"# {name}", ""]
     if measured_rows:
-        lines += [f"Value [low, high]: {entry.confidence:.0%} intervals, clustered by problem.", ""]
+        lines += [f"Value [low, high]: {100 * entry.confidence:g} % intervals, clustered by problem.", ""]
     parts = dict.fromkeys(row["slice"] for row in measured_rows)
     for part in sorted(parts, key=lambda part: part != "all"):
         for sampling in dict.fromkeys(row["sampling"] for row in measured_rows):
@@ -53,8 +53,9 @@ def page(
     compared_rows = [row for row in rows if row["p_value"] is not None]
     if compared_rows:
         lines += [
-            "Differences by problem. The interval has the differences that its test does not reject; p is of no difference, and "
-            f"adjusted by Holm for {len(compared_rows)} comparisons in brackets:",
+            "Differences over problems, and over seeds where there are several. The interval contains 0 exactly if p is at least "
+            f"{1 - entry.confidence:.3g}. In brackets, p is adjusted by Holm for {sum(row['value'] is not None for row in compared_rows)} "
+            "comparisons:",
             "",
             *_comparisons(compared_rows, 1 - entry.confidence),
             "",
@@ -178,7 +179,8 @@ def _comparisons(rows: Sequence[Row], alpha: float) -> Iterator[str]:
 
     def together(row: Row) -> str:
         names = f"{row['model']} - {row['baseline']} on {row['problems']}"
-        return f"{names} ({row['sampling']}, {row['n_problems']:,} problems, {row['unscored']:.1%} unscored)"
+        seeds = f"{row['n_seeds']} seeds, " if (row["n_seeds"] or 1) > 1 else ""
+        return f"{names} ({row['sampling']}, {seeds}{row['n_problems']:,} problems, {row['unscored']:.1%} unscored)"
 
     for where, some in groupby(rows, together):
         yield f"- {where}: {'; '.join(_comparison(row, alpha) for row in some)}"
@@ -187,7 +189,7 @@ def _comparisons(rows: Sequence[Row], alpha: float) -> Iterator[str]:
 def _comparison(row: Row, alpha: float) -> str:
     """Return a text such as `avg@1 +0.50 [-2.10, +3.20], p = 0.720 (1.000), no difference shown`."""
     if row["value"] is None:
-        return f"{row['metric']} {budgets.too_few(row) or 'no problems in common'}"
+        return f"{row['metric']} {budgets.too_few(row) or 'no seeds or problems in common'}"
     note = "" if row["p_adjusted"] < alpha else ", no difference shown"
     return f"{row['metric']} {difference(row)}{note}"
 
@@ -209,17 +211,18 @@ def seeds_needed(rows: Sequence[Row]) -> Iterator[str]:
     few = [row for row in rows if is_of_few_seeds(row)]
     for seeds in sorted({row["n_seeds"] for row in few}):
         pairs = dict.fromkeys(f"{row['model']} - {row['baseline']}" for row in few if row["n_seeds"] == seeds)
-        said = "one training" if seeds == 1 else f"{seeds} trainings"
+        said = "one seed" if seeds == 1 else f"{seeds} seeds"
         yield (
-            f"{', '.join(pairs)}: {said} of each. Whether the difference holds for other seeds cannot be said; it takes "
-            f"{LEAST_SEEDS} (`repeat`)."
+            f"{', '.join(pairs)}: compared in {said}. Whether the difference holds for other seeds cannot be said; that takes "
+            f"{LEAST_SEEDS} seeds (`repeat`)."
         )
 
 
 def is_of_few_seeds(row: Row) -> bool:
     """Return whether a difference is of trained models and too few seeds to be about the training."""
     trained = any(kind_of(str(name).partition(":")[0]) in list_trained() for name in (row["model"], row["baseline"]))
-    return trained and row["value"] is not None and row["n_seeds"] < LEAST_SEEDS
+    is_of_models = not row["metric"].startswith("at equal ")  # budgets compare settings of one model
+    return trained and is_of_models and row["value"] is not None and row["n_seeds"] < LEAST_SEEDS
 
 
 def _format_signed(value: float) -> str:

@@ -16,13 +16,14 @@ Differences from the usual bootstrap:
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
 
 NEAR = 0.6  # weight of the additional problem at the top for the upper end, at the bottom for the lower end
+LEAST = 6  # problems: with fewer, resamples of a value without bounds are not wide enough
 CELLS = 2**20  # of a working array (8 MB), which bounds a batch of resamples
 NORMAL = NormalDist()
 MANY = 10_000  # degrees of freedom, from which Student's t is taken as normal
@@ -63,29 +64,30 @@ def interval(
 
     Each problem has D sums (for a mean: the sum and number of its values). `ends_2D` are the sums of a problem with the
     lowest and with the highest value. Resamples with a NaN are left out. (None, None) without problems or resamples, and
-    without `ends_2D` for a single problem or for problems that do not differ.
+    without `ends_2D` for fewer than LEAST problems or for problems that do not differ.
     """
     if len(sums_PD) == 0:
         return None, None
-    totals_RD = _resample(sums_PD, resamples, seed)
-    tail = (1 - confidence) / 2
+    totals_RD, weights_R1 = _resample(sums_PD, resamples, seed)
+    tail, problems = (1 - confidence) / 2, len(sums_PD)
     if ends_2D is None:
-        return _between(value(totals_RD), _expand_tail(tail, len(sums_PD)))
-    rng = np.random.default_rng([seed, len(sums_PD)])
-    near_R1, far_R1 = (rng.standard_gamma(weight, size=(resamples, 1)) for weight in (NEAR, 1 - NEAR))
-    lowest_D, highest_D = ends_2D
-    low = _quantile(value(totals_RD + near_R1 * lowest_D + far_R1 * highest_D), tail)
-    high = _quantile(value(totals_RD + near_R1 * highest_D + far_R1 * lowest_D), 1 - tail)
-    if low is None or high is None:
+        if problems < LEAST:
+            return None, None
+        values_R = value(totals_RD * problems / weights_R1)
+        tail = _expand_tail(tail, problems)
+        low, high = _quantile(values_R, tail), _quantile(values_R, 1 - tail)
+    else:
+        rng = np.random.default_rng([seed, problems])
+        near_R1, far_R1 = (rng.standard_gamma(weight, size=(resamples, 1)) for weight in (NEAR, 1 - NEAR))
+        scale_R1 = problems / (weights_R1 + near_R1 + far_R1)  # so that a resample has as many problems
+        lowest_D, highest_D = ends_2D
+        low = _quantile(value((totals_RD + near_R1 * lowest_D + far_R1 * highest_D) * scale_R1), tail)
+        high = _quantile(value((totals_RD + near_R1 * highest_D + far_R1 * lowest_D) * scale_R1), 1 - tail)
+    if low is None or high is None or (ends_2D is None and math.isclose(low, high)):
         return None, None
-    # The additional problems are no evidence against a value at the end of its range.
+    # No interval excludes the estimate: additional problems are no evidence against a value at the end of its range.
     estimate = float(value(sums_PD.sum(axis=0, keepdims=True))[0])
-    return min(low, estimate), max(high, estimate)
-
-
-def _between(values_R: np.ndarray, tail: float) -> Ends:
-    low, high = _quantile(values_R, tail), _quantile(values_R, 1 - tail)
-    return (None, None) if low is None or high is None or math.isclose(low, high) else (low, high)
+    return (low, high) if math.isnan(estimate) else (min(low, estimate), max(high, estimate))
 
 
 def _quantile(values_R: np.ndarray, share: float) -> float | None:
@@ -93,15 +95,20 @@ def _quantile(values_R: np.ndarray, share: float) -> float | None:
     return float(np.quantile(values_R, share)) if len(values_R) else None
 
 
-def _resample(sums_PD: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    """Return the totals of the resamples; small sets of weights are kept for the next metric of the same problems."""
-    problems = len(sums_PD)
+def _resample(sums_PD: np.ndarray, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the totals and the sum of weights of the resamples.
+
+    Small sets of weights are kept for the next metric of the same problems.
+    """
+    problems, rng = len(sums_PD), np.random.default_rng(seed)
+    weighed: Iterable[np.ndarray]
     if resamples * problems <= CELLS:
-        return _weights(resamples, problems, seed) @ sums_PD
-    rng = np.random.default_rng(seed)
-    return np.concatenate(
-        [rng.standard_exponential((rows, problems)) @ sums_PD for rows in batches(resamples, problems)]
-    )
+        weighed = [_weights(resamples, problems, seed)]
+    else:
+        weighed = (rng.standard_exponential((rows, problems)) for rows in batches(resamples, problems))
+    parts = [(weights_RP @ sums_PD, weights_RP.sum(axis=1, keepdims=True)) for weights_RP in weighed]
+    totals, sums = zip(*parts, strict=True)
+    return np.concatenate(totals), np.concatenate(sums)
 
 
 @lru_cache(maxsize=2)
@@ -118,9 +125,7 @@ def batches(rows: int, width: int) -> Iterator[int]:
 
 def _expand_tail(tail: float, problems: int) -> float:
     """Return the tail of a normal distribution at a t-quantile: with it a percentile interval has a t-interval's width."""
-    if problems < 2:
-        return 0.0
-    return NORMAL.cdf(-math.sqrt(problems / (problems - 1)) * t_quantile(1 - tail, problems - 1))
+    return NORMAL.cdf(-math.sqrt((problems + 1) / (problems - 1)) * t_quantile(1 - tail, problems - 1))
 
 
 # --------------------------------------------------------------------------------------------------- Student's t

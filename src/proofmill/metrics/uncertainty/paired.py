@@ -5,11 +5,10 @@ From: the sign-flip permutation test (Fisher 1935, "The Design of Experiments", 
 squares add up (Zou, Huang and Zhang 2009); Holm (1979).
 
 Differences from a bootstrap interval next to such a p:
-1. The interval has the differences that the test does not reject, so it contains 0 exactly if p is at least 1 -
-   confidence.
-2. The test takes a difference of all problems by one amount for chance in their signs. If few problems differ, it rejects
-   amounts that problems not drawn could well give. So each end is at least as far as that of intervals.of_mean, unless
-   it would cross a 0 that the test rejects.
+1. The interval contains 0 exactly if p is at least 1 - confidence: it has all differences that the test does not reject.
+2. Neither test knows of problems that were not drawn. If few problems differ, both reject differences that such problems
+   could well give. So each end is at least as far as that of intervals.of_mean, unless it would cross a 0 that the test
+   rejects.
 """
 
 import math
@@ -20,7 +19,6 @@ import numpy as np
 
 from proofmill.metrics.uncertainty.intervals import batches, of_mean, t_quantile
 
-FEW = 3  # differences that are not 0, below which they do not show how large others may be
 EXACT = 14  # differences whose sign flips are enumerated, if no others differ from 0
 DRAWS = 2**15  # sign flips, if not all are enumerated
 ROUNDING = 1e-9  # sums that differ by less than this share of their terms count as equal
@@ -41,8 +39,11 @@ def over_problems(
     resamples: int = 2000,
     seed: int = 0,
     draws: int = DRAWS,
+    reach: float | None = None,
 ) -> Test:
-    """Test the mean difference by problem under random sign flips; each difference is within -`bound` and `bound`.
+    """Test the mean difference by problem under random sign flips; the mean is within -`bound` and `bound`.
+
+    `reach` is the largest difference that a problem may have, `bound` by default.
 
     A flip of set S leaves the mean at least as extreme as observed, for a supposed difference, if that lies between the
     means of S and of the other problems. So the ends are quantiles of the smaller and of the larger of these means. Exact
@@ -53,19 +54,32 @@ def over_problems(
     smaller_F, larger_F = _means_of_parts(differences_P, seed, draws)
     flips, total = len(smaller_F), differences_P.sum()
     slack = ROUNDING * np.abs(differences_P).mean()
-    extreme = smaller_F <= slack if total >= 0 else larger_F >= -slack
-    p = float(np.count_nonzero(extreme)) / flips
+    for means_F in (smaller_F, larger_F):
+        means_F[np.abs(means_F) <= slack] = 0.0
+    p = float(np.count_nonzero(smaller_F <= 0 if total >= 0 else larger_F >= 0)) / flips
     place = math.ceil((1 - confidence) * flips) - 1
     low, high = float(np.partition(smaller_F, place)[place]), float(np.partition(larger_F, -1 - place)[-1 - place])
-    side = 0 if p >= 1 - confidence else 1 if total > 0 else -1
-    # The largest difference that a problem not drawn may have: one such as these, if some problems differ.
-    most = float(np.abs(differences_P).max()) if np.count_nonzero(differences_P) >= FEW else bound
-    if most is not None:
-        below, above = of_mean(differences_P, (-most, most), confidence, resamples, seed)
+    return _widen(Test(low, high, p), differences_P, bound, reach or bound, confidence, resamples, seed)
+
+
+def _widen(
+    test: Test,
+    differences_P: np.ndarray,
+    bound: float | None,
+    reach: float | None,
+    confidence: float,
+    resamples: int,
+    seed: int,
+) -> Test:
+    """Return a test whose ends are at least as far as those of `of_mean`, but do not cross a 0 that it rejects."""
+    low, high, p = test
+    assert low is not None and high is not None, "a test before it is widened has ends"
+    if reach is not None:
+        below, above = of_mean(differences_P, (-reach, reach), confidence, resamples, seed)
         assert below is not None and above is not None, "a bounded value has an interval"
-        # If the test shows a difference, no end crosses 0.
-        low = low if side == 1 and below <= 0 else min(low, below)
-        high = high if side == -1 and above >= 0 else max(high, above)
+        is_shown = p < 1 - confidence
+        low = low if is_shown and below <= 0 < low else min(low, below)
+        high = high if is_shown and above >= 0 > high else max(high, above)
     if bound is not None:
         low, high = max(low, -bound), min(high, bound)
     return Test(low if np.isfinite(low) else None, high if np.isfinite(high) else None, p)
@@ -102,38 +116,46 @@ def _means_of_parts(differences_P: np.ndarray, seed: int, draws: int) -> tuple[n
     return np.concatenate(smaller), np.concatenate(larger)
 
 
-def over_seeds(differences_SP: np.ndarray, bound: float | None, confidence: float = 0.95) -> Test:
+def over_seeds(
+    differences_SP: np.ndarray,
+    bound: float | None,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+    reach: float | None = None,
+) -> Test:
     """Test the mean difference of two trainings, over other seeds and other problems; S seeds, P problems, NaN is missing.
 
     Seeds and problems are crossed random effects, so the error's variance is V_S/S + (V_P - V/S)/P, from the variances of
     the seeds' means, of the problems' means and of the rest. Each of the two parts has its own t-quantile, because few seeds
-    say little about their variance; the margin is the root of the summed squares. Raises ValueError for one seed.
+    say little about their variance; the margin is the root of the summed squares. Without any variance the test is that
+    over problems. Raises ValueError for one seed.
     """
     seeds, problems = differences_SP.shape
     if seeds < 2:
         raise ValueError("over seeds: one seed; expected at least two. Repeat the trainings with other seeds.")
     mean_S, mean_P = np.nanmean(differences_SP, axis=1), np.nanmean(differences_SP, axis=0)
+    if problems < 2:  # nothing is known of other problems
+        return Test(None, None, 1.0) if bound is None else Test(-bound, bound, 1.0)
     mean = float(mean_P.mean())
     rest_SP = differences_SP - mean_S[:, None] - mean_P[None, :] + mean
-    rest = float(np.nansum(rest_SP**2)) / max(1, (seeds - 1) * (problems - 1))
+    rest = float(np.nansum(rest_SP**2)) / ((seeds - 1) * (problems - 1))
     by_seed = float(mean_S.var(ddof=1)) / seeds
-    by_problem = max(0.0, float(mean_P.var(ddof=1)) - rest / seeds) / problems if problems > 1 else 0.0
-    if by_seed + by_problem == 0:  # equal differences are no certainty
-        return Test(None, None, 1.0) if bound is None else Test(-bound, bound, 1.0)
+    by_problem = max(0.0, float(mean_P.var(ddof=1)) - rest / seeds) / problems
+    if by_seed + by_problem <= (ROUNDING * float(np.nanmean(np.abs(differences_SP)))) ** 2:
+        return over_problems(mean_P, bound, confidence, resamples, seed, reach=reach)
 
     def margin(tails: float) -> float:
-        by = t_quantile(1 - tails / 2, seeds - 1) ** 2 * by_seed
-        return math.sqrt(by + (t_quantile(1 - tails / 2, problems - 1) ** 2 * by_problem if by_problem else 0.0))
+        parts = ((seeds, by_seed), (problems, by_problem))
+        return math.sqrt(sum(part and t_quantile(1 - tails / 2, number - 1) ** 2 * part for number, part in parts))
 
-    half = margin(1 - confidence)
-    low, high = mean - half, mean + half
-    if bound is not None:
-        low, high = max(low, -bound), min(high, bound)
     least, most = 1e-15, 1.0  # p is the share in both tails whose margin ends at 0
-    for _ in range(40):
+    for _ in range(50):
         tails = (least + most) / 2
         least, most = (least, tails) if margin(tails) < abs(mean) else (tails, most)
-    return Test(low, high, most)
+    half = margin(1 - confidence)
+    test = Test(mean - half, mean + half, most)
+    return _widen(test, mean_P, bound, reach or bound, confidence, resamples, seed)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
