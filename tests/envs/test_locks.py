@@ -37,7 +37,7 @@ DIRECT = {
     "tools": PROJECT["dependency-groups"]["tools"],
 }
 # Dependencies that are run, not imported: Snakemake with its cluster plugin, and the form parser of Starlette.
-RUN = {"python-multipart", "snakemake", "snakemake-executor-plugin-slurm"}
+RUN = {"python-multipart", "snakemake-executor-plugin-slurm"}
 
 
 @pytest.mark.parametrize("lock", licenses.LOCKS)
