@@ -281,3 +281,20 @@ def test_logic_steps_are_the_lines_before_the_answer(solution, stays):
     """One to two steps; the line of the final answer does not count."""
     verdict = FILTERS["solution-steps"].apply({"solution": solution}, [1, 2])
     assert (verdict is None) is stays
+
+
+@pytest.mark.parametrize(
+    ("scheme", "evidence"),
+    [
+        (None, "no scheme: there is no row for it"),
+        (
+            {"dropped": "linter", "faults": ["wrong-total"], "scheme": "x"},
+            "its scheme was refused: linter (wrong-total)",
+        ),
+        ({"dropped": None, "scheme": None, "reason": "timeout"}, "no scheme: timeout"),
+        ({"dropped": None, "scheme": "Checkpoints", "reason": "ok"}, None),
+    ],
+)
+def test_problem_needs_a_scheme_that_was_not_refused(scheme, evidence):
+    """The evidence says whether there is no row, no text, or a refused one."""
+    assert FILTERS["has-scheme"].apply({"scheme": scheme}) == evidence
