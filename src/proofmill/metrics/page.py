@@ -58,10 +58,9 @@ def page(
             "comparisons:",
             "",
             *_comparisons(compared_rows, 1 - entry.confidence),
+            *(f"- {sentence}" for sentence in seeds_needed(compared_rows)),
             "",
         ]
-        lines += [f"- {sentence}" for sentence in seeds_needed(compared_rows)]
-        lines += [""] * any(seeds_needed(compared_rows))
     if calls:
         lines += ["Notices about calls:", "", *(f"- {sentence}" for sentence in calls), ""]
     if claims:
