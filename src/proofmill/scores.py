@@ -29,12 +29,11 @@ from proofmill.graders.judges import MERGES
 from proofmill.metrics import averages, budgets, claims, text_lengths
 from proofmill.metrics import page as pages
 from proofmill.metrics.attempt_table import AttemptTable, Row, Rows, count, is_scored, where
-from proofmill.metrics.comparisons import comparisons
+from proofmill.metrics.comparisons import adjust, comparisons
 from proofmill.metrics.kernels import OfCorpus
 from proofmill.metrics.metrics import FOUND, kernel_of, label
 from proofmill.metrics.notices import of_attempts as notices_of
 from proofmill.metrics.score_rows import BLANK, LEVELS, Cell, compute_rows, count_confusions, interval_options
-from proofmill.metrics.uncertainty import paired
 from proofmill.metrics.uncertainty.intervals import of_mean
 from proofmill.runtime.progress import log
 from proofmill.schema.entries.scores_entry import Scores
@@ -67,9 +66,7 @@ def main(entry: Scores, job: Job) -> None:
         *averages.differences(groups, metrics, entry),
         *budgets.comparisons(groups, entry),
     ]
-    tested = [row for row in compared if row["value"] is not None]
-    for row, p in zip(tested, paired.holm([row["p_value"] for row in tested]), strict=True):
-        row["p_adjusted"] = p
+    adjust(compared)
     rows = measured + compared
     warnings = [f"{_where(group)}: {sentence}" for group, sentences in notices.items() for sentence in sentences]
     calls = list(_of_calls(entry, job))

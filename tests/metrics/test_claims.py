@@ -9,9 +9,8 @@ from mill import REFEREE, ROOT, SMALL
 from proofmill.config.config import expand
 from proofmill.config.identity import identity_of
 from proofmill.metrics import claims
-from proofmill.metrics.comparisons import comparisons
+from proofmill.metrics.comparisons import adjust, comparisons
 from proofmill.metrics.score_rows import Cell
-from proofmill.metrics.uncertainty import paired
 from proofmill.schema.entries.scores_entry import Claim, Scores
 from proofmill.schema.errors import RecipeError, TableError
 from proofmill.schema.registry_items import split
@@ -35,8 +34,7 @@ def settled(models, metrics=("avg-at-k",), graders=("g",), compare=(), **stated)
     stated = {name: Claim(**{**CLAIM, **fields}) for name, fields in (stated or {"better": {}}).items()}
     entry = Scores(metrics=[*metrics], claims=stated, compare=[*compare], resamples=500)
     compared = list(comparisons(groups, [split(item) for item in metrics], entry))
-    for row, p in zip(compared, paired.holm([row["p_value"] for row in compared]), strict=True):
-        row["p_adjusted"] = p
+    adjust(compared)
     return claims.settle(groups, compared, entry), compared
 
 
@@ -218,3 +216,10 @@ def test_claims_stand_on_the_page_and_in_the_stamp(small, mill):
     assert f"- {found['sentence']}" in page
     assert "- sft/cold - base/tiny: compared in one seed. Whether the difference holds for other seeds" in page
     assert [row["metric"] for row in table.rows() if row["baseline"]] == ["avg@1"]
+
+
+def test_comparison_that_could_not_be_made_is_not_adjusted_for():
+    """Without a value there was no test: it has p of 1, and the others are adjusted without it."""
+    rows = [{"value": 1.0, "p_value": 0.01}, {"value": None, "p_value": 1.0}, {"value": 2.0, "p_value": 0.04}]
+    adjust(rows)
+    assert [row["p_adjusted"] for row in rows] == [0.02, 1.0, 0.04]

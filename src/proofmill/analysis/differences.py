@@ -16,11 +16,10 @@ from proofmill.artifacts.states import change
 from proofmill.artifacts.tables import Table
 from proofmill.config.entry_values import entry_from
 from proofmill.metrics.attempt_table import Rows
-from proofmill.metrics.comparisons import compare_pairs
+from proofmill.metrics.comparisons import adjust, compare_pairs
 from proofmill.metrics.kernels import per_problem
 from proofmill.metrics.metrics import METRICS
 from proofmill.metrics.page import format_p
-from proofmill.metrics.uncertainty import paired
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import SettingError
 from proofmill.schema.kinds import KINDS
@@ -136,18 +135,18 @@ def _of_scores(one: Table, other: Table) -> Iterator[str]:
             ):
                 ours, theirs = (per_problem(METRICS["avg-at-k"].apply, None, 1.0, some) for some in (rows, old))
                 compared.append((model, where, compare_pairs(ours, theirs, (rows, old), rows[0]["max_points"], entry)))
-    adjusted = paired.holm([numbers["p_value"] for *_, numbers in compared])
+    adjust([numbers for *_, numbers in compared])
     if not compared:
         yield "scores: no cell is in both tables"
-    for (model, (problems, sampling, grader), numbers), p in zip(compared, adjusted, strict=True):
+    for model, (problems, sampling, grader), numbers in compared:
         cell = f"{model} on {problems} ({sampling}) by {grader}"
         if numbers["value"] is None:
             yield f"scores of {cell}: no common problem"
             continue
         ends = "" if numbers["low"] is None else f" [{numbers['low']:+.3f}, {numbers['high']:+.3f}]"
-        shown = "" if p < 1 - entry.confidence else ", no difference shown"
-        p_text = format_p({**numbers, "p_adjusted": p})
-        yield f"scores of {cell}: {numbers['value']:+.3f}{ends} on {numbers['n_problems']:,} problems, {p_text}{shown}"
+        shown = "" if numbers["p_adjusted"] < 1 - entry.confidence else ", no difference shown"
+        said = f"{numbers['value']:+.3f}{ends} on {numbers['n_problems']:,} problems, {format_p(numbers)}{shown}"
+        yield f"scores of {cell}: {said}"
 
 
 def _entry(table: Table) -> Scores:

@@ -60,7 +60,7 @@ RESPONSES = ("temperature", "top_p")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model is called: address, key and pace; the job's own server, or the service whose replicas get the calls.
+    """The place where a model is called: address, key and pace; the job's own server, or the service whose replicas get the calls.
 
     `seeds` is the upper bound of the server's seeds.
     """

@@ -145,7 +145,7 @@ def _difference(
     bound, reach = largest(kernel, pairs[0][0]), None
     seeds = [seed for seed in of_benchmarks[0] if all(each.get(seed) for each in of_benchmarks)]
     if seeds:
-        matrices = [difference_matrix({seed: each[seed] for seed in seeds})[0] for each in of_benchmarks]
+        matrices = [difference_matrix({seed: each[seed] for seed in seeds}) for each in of_benchmarks]
         size = sum(d_SP.shape[1] for d_SP in matrices)
         factors = [weight * size / d_SP.shape[1] for d_SP, (_, _, weight) in zip(matrices, pairs, strict=True)]
         differences_SP = np.concatenate([f * d_SP for f, d_SP in zip(factors, matrices, strict=True)], axis=1)

@@ -112,7 +112,7 @@ def _settle(name: str, claim: Claim, groups: Mapping[Cell, Rows], compared: Sequ
     of_seeds = {}
     for seed, values in differences.items() if len(seeds) > 1 else ():
         both = [where(rows, has("seed", seed)) or rows for rows in (ours, theirs)]
-        of_seeds[seed] = test_numbers(difference_matrix({seed: values})[0], largest(kernel, ours), both, entry)
+        of_seeds[seed] = test_numbers(difference_matrix({seed: values}), largest(kernel, ours), both, entry)
     return Settled(name, claim.statement, row, of_seeds, 1 - entry.confidence)
 
 

@@ -41,6 +41,15 @@ def comparisons(groups: Mapping[Cell, Rows], metrics: Sequence, entry: Scores) -
                     yield _difference(kernel, group, group._replace(model=baseline), groups, name, argument, entry)
 
 
+def adjust(compared: Sequence[dict[str, Any]]) -> None:
+    """Set `p_adjusted` of comparisons, by Holm for those that have a value; it is 1 for the others."""
+    tested = [row for row in compared if row["value"] is not None]
+    for row in compared:
+        row["p_adjusted"] = 1.0
+    for row, p in zip(tested, paired.holm([row["p_value"] for row in tested]), strict=True):
+        row["p_adjusted"] = p
+
+
 def _is_about(claim: Claim, group: Cell) -> bool:
     return (group.problems, group.sampling) == (claim.problems, claim.sampling)
 
@@ -69,7 +78,7 @@ def pair_numbers(
     kernel: OfAttempts | OfProblem, argument: Any, models: tuple[str, str], ours: Rows, theirs: Rows, entry: Scores
 ) -> dict[str, Any]:
     """Return the numbers of the mean difference of two models in one metric, over the seeds of their trainings."""
-    differences_SP, _ = difference_matrix(by_seed(kernel, argument, models, ours, theirs, entry))
+    differences_SP = difference_matrix(by_seed(kernel, argument, models, ours, theirs, entry))
     return test_numbers(differences_SP, largest(kernel, ours), (ours, theirs), entry)
 
 
@@ -98,12 +107,12 @@ def by_seed(
     }
 
 
-def difference_matrix(differences: Mapping[int, Mapping[str, float]]) -> tuple[np.ndarray, list[int]]:
-    """Return differences_SP of the seeds that have some, with NaN where a seed lacks a problem, and these seeds."""
+def difference_matrix(differences: Mapping[int, Mapping[str, float]]) -> np.ndarray:
+    """Return differences_SP of the seeds that have some, with NaN where a seed lacks a problem."""
     seeds = [seed for seed, of_seed in differences.items() if of_seed]
     problems = list(dict.fromkeys(problem for seed in seeds for problem in differences[seed]))
     rows_SP = [[differences[seed].get(problem, np.nan) for problem in problems] for seed in seeds]
-    return np.array(rows_SP).reshape(max(1, len(seeds)), len(problems)), seeds
+    return np.array(rows_SP).reshape(max(1, len(seeds)), len(problems))
 
 
 def compare_pairs(
