@@ -607,9 +607,8 @@ def test_concurrency_follows_what_the_server_allows(ask, hasty):
 
     answers, served = ask(guarded, count=600)
     assert {a.text for a in answers} == {"fine"}
-    assert (
-        state["refused"] < 0.6 * 600
-    )  # 0.2 to 0.36 on idle and busy machines; with 32 calls in flight all the time 2.2
+    # refused per answer: 0.2 to 0.7 on idle and very busy machines; 2.2 with 32 calls in flight all the time
+    assert state["refused"] < 600
     assert len(served.requests) == 600 + state["refused"]
 
 
