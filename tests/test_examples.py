@@ -144,6 +144,17 @@ def test_joined_tables_have_their_shares(small, mill):
     assert {row["example"] for row in found[0]} != {row["example"] for row in found[1]}
 
 
+@pytest.mark.parametrize("fields", [{"mix": {"examples/cold": 1.0}, "rows": 20}, {"concatenate": {"examples/cold": 0.5}}])
+def test_two_tables_with_one_seed_draw_different_rows(small, mill, fields):
+    """The seed of a draw derives from the entry's seed and name."""
+    names = ["examples/one", "examples/other"]
+    made = mill({**SMALL, **dict.fromkeys(names, fields)})
+    made.results = small.results
+    made.make(*names)
+    one, other = ({(row["problem"], row["messages"][1]["content"]) for row in made.table(n).rows()} for n in names)
+    assert len(one) == len(other) and one != other
+
+
 @given(st.integers(0, 300), st.integers(0, 100), st.integers(0, 3))
 def test_share_of_rows_is_rounded_down(count, percent, seed):
     """A percentage of the rows is rounded down exactly, without repetition, and equal for equal seeds."""

@@ -162,7 +162,7 @@ def _conversations(entry: Examples, job: Job) -> Iterator[dict]:
 
 
 def _mixture(entry: Examples, job: Job) -> Iterator[dict]:
-    rng = random.Random(entry.seed)
+    rng = _rng(entry, job)
     tables = {name: Spilled(job.parent(name).stream(kept=True)) for name in entry.mix}
     total = entry.rows or int(1e-9 + min(len(tables[name]) / share for name, share in entry.mix.items() if share))
     drawn = [
@@ -177,7 +177,7 @@ def _mixture(entry: Examples, job: Job) -> Iterator[dict]:
 
 
 def _concatenate(entry: Examples, job: Job) -> Iterator[dict]:
-    rng = random.Random(entry.seed)
+    rng = _rng(entry, job)
     tables = {name: Spilled(job.parent(name).stream(kept=True)) for name in entry.concatenate}
     drawn = [
         (name, place)
@@ -188,6 +188,11 @@ def _concatenate(entry: Examples, job: Job) -> Iterator[dict]:
     for name, place in drawn:
         row = tables[name][place]
         yield {**row, "example": digest(name, row["example"])}
+
+
+def _rng(entry: Examples, job: Job) -> random.Random:
+    """Return the generator of the table's draws. By its name, two tables with one seed draw different rows."""
+    return random.Random(f"{job.table.name} {entry.seed}")
 
 
 def sample(rows: Sequence[T], share: float, rng: random.Random) -> list[T]:

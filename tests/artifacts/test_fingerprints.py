@@ -27,7 +27,7 @@ def corpus(tmp_path, monkeypatch) -> Path:
 
 def fingerprint(path: str = "${DATA}/corpus", kind: str = "problems", source: str = "table", **fields) -> str:
     entry = entry_from(kind, {"source": source, "path": path, **fields})
-    return fingerprints.fingerprint_of(entry, {}, {}, fingerprints.sources_of(kind, entry, {}.get))
+    return fingerprints.fingerprint_of(f"{kind}/x", entry, {}, {}, fingerprints.sources_of(kind, entry, {}.get))
 
 
 def swap(folder: Path) -> None:
@@ -90,7 +90,23 @@ def test_parents_that_swap_their_contents_are_another_fingerprint():
     """A parent counts by its name and its content, not by its content alone."""
     entry = entry_from("overlaps", {"problems": ["problems/a"], "against": ["problems/b"]})
     one, other = {"problems/a": "1", "problems/b": "2"}, {"problems/a": "2", "problems/b": "1"}
-    assert fingerprints.fingerprint_of(entry, {}, one, {}) != fingerprints.fingerprint_of(entry, {}, other, {})
+    found = {fingerprints.fingerprint_of("overlaps/x", entry, {}, parents, {}) for parents in (one, other)}
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "draws"),
+    [
+        ({"mix": {"examples/a": 1.0}}, True),
+        ({"concatenate": {"examples/a": 0.5}}, True),
+        ({"problems": "problems/a"}, False),
+    ],
+)
+def test_name_counts_where_it_decides_rows(fields, draws):
+    """A renamed table is made again if it draws rows, since the seed of its draws has its name."""
+    entry = entry_from("examples", fields)
+    found = {fingerprints.fingerprint_of(name, entry, {}, {}, {}) for name in ("examples/one", "examples/other")}
+    assert len(found) == 1 + draws
 
 
 def test_public_data_that_are_gone_have_the_names_that_they_had(tmp_path, monkeypatch):

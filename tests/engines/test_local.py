@@ -10,7 +10,8 @@ from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asking
 from proofmill.calls.journal import Journal
 from proofmill.calls.model_requests import ModelRequest
-from proofmill.engines.local import SeededNoise, TransformersEngine, render
+from proofmill.engines.decoding import SeededNoise
+from proofmill.engines.local import TransformersEngine, render
 from proofmill.runtime import progress
 from proofmill.runtime.progress import Progress
 from proofmill.runtime.signals import StopRequest

@@ -164,3 +164,35 @@ def test_process_draws_from_all_tokens_whatever_the_model_is_published_with(smal
         sampling.load_model(settings), settings, [(0, [5, 6, 7], place) for place in range(64)], 0, found.append
     )
     assert len({tuple(attempt.ids_T) for attempt in found}) > 1
+
+
+def test_noise_of_an_attempt_is_its_own(small):
+    """An attempt depends on seed, group and place, not on its batch: a resumed run repeats no noise of other attempts."""
+    folder = str(small.table("sft/cold").weights())
+    settings = sampling.Settings(folder, 64, 1, 0, 0, ends=[0], max_tokens=12, temperature=1.0)
+    model = sampling.load_model(settings)
+
+    def draw(*places):
+        found = []
+        sampling.sample(model, settings, [(group, [5, 6, 7], place) for group, place in places], 0, found.append)
+        return {(one.group, one.place): one.ids_T.tolist() for one in found}
+
+    together = draw((0, 0), (0, 1), (1, 0), (1, 1))
+    assert draw((1, 1)) == {(1, 1): together[1, 1]}
+    assert len({tuple(ids) for ids in together.values()}) == 4
+
+
+def test_server_gets_a_seed_for_each_attempt():
+    """The seeds differ by group and place, and are the same in a resumed run."""
+
+    async def at_once(body):
+        return CHOICE
+
+    runs = []
+    for _ in range(2):
+        with serving(at_once) as (url, asked), sampling_by(url) as (sampler, found, _):
+            sampler.ask([RolloutRequest(3, [1, 2], [0, 1]), RolloutRequest(4, [1, 2], [0])])
+            while len(found) < 3:
+                threading.Event().wait(0.02)
+        runs.append({body["seed"] for body in asked})
+    assert runs[0] == runs[1] and len(runs[0]) == 3

@@ -275,7 +275,7 @@ def finish(mill, name, rows=(), files=None, page=None, **facts):
     table, entry = mill.table(name), mill.config.entries[name]
     declared = mill.config.declared
     parents, sources = fingerprints.digest_inputs(table, entry, declared)
-    fingerprint = fingerprints.fingerprint_of(entry, declared, parents, sources)
+    fingerprint = fingerprints.fingerprint_of(name, entry, declared, parents, sources)
     stamp = new_stamp(name, identity_of(entry, declared), fingerprint, parents, sources)
     folder = None
     if files is not None:

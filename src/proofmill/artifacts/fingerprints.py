@@ -81,10 +81,14 @@ def sources_of(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> dict[st
 
 
 def fingerprint_of(
-    entry: Any, declared: Mapping[str, Any], parents: Mapping[str, str], sources: Mapping[str, str]
+    name: str, entry: Any, declared: Mapping[str, Any], parents: Mapping[str, str], sources: Mapping[str, str]
 ) -> str:
-    """Return a digest of the entry's identity, and of the names and contents of its parents and sources."""
-    return digest(identity_of(entry, declared), sorted(parents.items()), sorted(sources.items()))
+    """Return a digest of the entry's identity, and of the names and contents of its parents and sources.
+
+    The entry's own name is part of it only if it decides rows.
+    """
+    own = [name] if entry.draws_by_name() else []
+    return digest(identity_of(entry, declared), sorted(parents.items()), sorted(sources.items()), *own)
 
 
 def _source_digest(path: Path) -> str:

@@ -272,7 +272,7 @@ def make(
     entry = replace(entry, **limits) if limits else entry
     table = Table(name, results)
     parents, sources = digest_inputs(table, entry, declared)
-    fingerprint = fingerprint_of(entry, declared, parents, sources)
+    fingerprint = fingerprint_of(name, entry, declared, parents, sources)
 
     def job() -> Job:
         stamp = new_stamp(name, identity_of(entry, declared), fingerprint, parents, sources)

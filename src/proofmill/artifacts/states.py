@@ -102,7 +102,7 @@ class States:
             sources = fingerprints.sources_of(kind_of(name), entry, self.config.entries.get)
         except MissingData as error:  # a table that was made from them no longer needs them
             sources, missing = read_known_digests(error.addresses[0]), tuple(error.addresses)
-        fingerprint = fingerprints.fingerprint_of(entry, self.config.declared, parents, sources)
+        fingerprint = fingerprints.fingerprint_of(name, entry, self.config.declared, parents, sources)
         return Expected(fingerprint, parents, sources, missing)
 
     def _reads(self, name: str) -> list[str]:

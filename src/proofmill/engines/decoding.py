@@ -13,7 +13,7 @@ Differences from transformers' `_sample`:
 3. On request, the log-probabilities of the chosen tokens are kept, not the logits of all tokens.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -91,6 +91,41 @@ class Multinomial:
     def __call__(self, scores: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         noise = scores.new_empty(self.count, scores.shape[-1]).exponential_()
         return (scores.softmax(dim=-1) / noise[rows]).argmax(dim=-1)
+
+
+class SeededNoise:
+    """Sampling as an arg-max: Gumbel noise on the logits of each row, from the row's own generator.
+
+    The arg-max of logits/T + Gumbel noise is distributed as a draw from softmax(logits/T) (Gumbel 1954; Maddison et al.
+    2014, "A* Sampling"). The samples of a row have one seed. Tokens are excluded in vLLM's order: first by `min_p`,
+    then all but `top_k`, then those outside the nucleus of the rest.
+    """
+
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        temperature: float,
+        top_p: float = 1.0,
+        top_k: int | None = None,
+        min_p: float | None = None,
+    ):
+        from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self.temperature = temperature
+        self.warpers = [MinPLogitsWarper(min_p)] if min_p else []
+        self.warpers += [TopKLogitsWarper(top_k)] if top_k else []
+        self.warpers += [TopPLogitsWarper(top_p)] if top_p < 1 else []
+
+    def __call__(self, scores: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Return the tokens of these rows (`Draw`)."""
+        scores = scores / self.temperature
+        for warper in self.warpers:
+            scores = warper(None, scores)
+        exponential = torch.empty(scores.shape)
+        for index, row in enumerate(rows.tolist()):
+            exponential[index].exponential_(generator=self.generators[row])
+        return (scores - exponential.log_().to(scores.device)).argmax(dim=-1)
 
 
 def can_drop_rows(kwargs: dict[str, Any]) -> bool:

@@ -117,7 +117,7 @@ class TransformersEngine(LocalEngine):
         import torch
         from transformers import StoppingCriteriaList
 
-        from proofmill.engines.decoding import decode, greedy
+        from proofmill.engines.decoding import SeededNoise, decode, greedy
 
         start, setting, context = time.monotonic(), requests[0], self.network.config.max_position_embeddings
         max_tokens, logprobs = setting.max_tokens, setting.logprobs
@@ -200,44 +200,6 @@ class StopTexts:
     def find(self, text: str) -> int | None:
         """Return where the first stop text begins; None if the text has none."""
         return min((place for stop in self.stop if (place := text.find(stop)) >= 0), default=None)
-
-
-class SeededNoise:
-    """Sampling as an arg-max: Gumbel noise on the logits of each row, from the row's own generator.
-
-    The arg-max of logits/T + Gumbel noise is distributed as a draw from softmax(logits/T) (Gumbel 1954; Maddison et al.
-    2014, "A* Sampling"). The samples of a row have one seed. Tokens are excluded in vLLM's order: first by `min_p`,
-    then all but `top_k`, then those outside the nucleus of the rest.
-    """
-
-    def __init__(
-        self,
-        seeds: Sequence[int],
-        temperature: float,
-        top_p: float = 1.0,
-        top_k: int | None = None,
-        min_p: float | None = None,
-    ):
-        import torch
-        from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
-
-        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        self.temperature = temperature
-        self.warpers = [MinPLogitsWarper(min_p)] if min_p else []
-        self.warpers += [TopKLogitsWarper(top_k)] if top_k else []
-        self.warpers += [TopPLogitsWarper(top_p)] if top_p < 1 else []
-
-    def __call__(self, scores: Any, rows: Any) -> Any:
-        """Return the tokens of these rows (decoding.Draw)."""
-        import torch
-
-        scores = scores / self.temperature
-        for warper in self.warpers:
-            scores = warper(None, scores)
-        exponential = torch.empty(scores.shape)
-        for index, row in enumerate(rows.tolist()):
-            exponential[index].exponential_(generator=self.generators[row])
-        return (scores - exponential.log_().to(scores.device)).argmax(dim=-1)
 
 
 def render(tokenizer: Any, requests: Sequence[ModelRequest]) -> list[list[int]]:

@@ -58,6 +58,10 @@ class Entry:
         """Yield faults: fields that conflict, and names that do not exist."""
         yield from ()
 
+    def draws_by_name(self) -> bool:
+        """Return whether its name decides rows, because the seed of its draws derives from it."""
+        return False
+
     def graders(self) -> list[tuple[str, str | None]]:
         """Return (grader, prompt) of each grader it calls."""
         return []

@@ -115,7 +115,7 @@ def invalidate(config: Config, table: Table, where: Sequence[str] = (), everythi
         )
     is_selected = _condition(where, table.kind)
     parents, sources = digest_inputs(table, entry, config.declared)
-    fingerprint = fingerprint_of(entry, config.declared, parents, sources)
+    fingerprint = fingerprint_of(table.name, entry, config.declared, parents, sources)
     with locks.alone(table.lock) as alone:
         if not alone:
             raise TableError(f"{table.name}: another process is building it; expected none. Wait for it, or cancel it.")

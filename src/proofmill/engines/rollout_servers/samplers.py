@@ -6,7 +6,6 @@ tokens (TRL's WeightTransferClient), so weights of several steps may contribute 
 """
 
 import asyncio
-import random
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ from proofmill.engines.rollout_servers.sampling import Settings, serve
 from proofmill.runtime import environment, processes
 from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.errors import ServiceError, SettingError
-from proofmill.training.asynchronous.sampler import RolloutRequest, SampledRollout, Tell
+from proofmill.training.asynchronous.sampler import RolloutRequest, SampledRollout, Tell, derive_seed
 
 SHORT = 10.0  # seconds for a reply that needs no sampling, and between two checks of the server
 
@@ -195,7 +194,7 @@ class ServerSampler:
             "temperature": entry.temperature,
             "logprobs": 0,
             "return_token_ids": True,
-            "seed": random.getrandbits(63),  # without it, all engines of one server draw the same
+            "seed": derive_seed(entry.seed, request.group, place),
         }
         choice = (await self._answer("POST", "/v1/completions", body=body))["choices"][0]
         ids, drawn = np.array(choice["token_ids"], "i4"), np.array(choice["logprobs"]["token_logprobs"], "f4")

@@ -19,10 +19,10 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.utils import logging
 
 from proofmill.calls import sampling
-from proofmill.engines.decoding import decode
+from proofmill.engines.decoding import SeededNoise, decode
 from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.sources import models
-from proofmill.training.asynchronous.sampler import RolloutRequest, SampledRollout, Tell
+from proofmill.training.asynchronous.sampler import RolloutRequest, SampledRollout, Tell, derive_seed
 
 Waiting = tuple[int, Sequence[int], int]  # group, prompt, place
 
@@ -57,7 +57,6 @@ def serve(settings: Settings, shared: dict[str, torch.Tensor], step: Any, change
     threading.Thread(target=_end_with_training, daemon=True).start()
     logging.disable_progress_bar()  # its lock between processes would survive a kill
     torch.set_num_threads(settings.threads)
-    torch.manual_seed(settings.seed)
     model = load_model(settings)
     weights, policy = dict(model.named_parameters()), -1
     waiting: deque[Waiting] = deque()
@@ -114,7 +113,8 @@ def sample(model: Any, settings: Settings, batch: Sequence[Waiting], policy: int
         eos_token_id=[*settings.ends],
         pad_token_id=settings.pad,
     )
-    ours = partial(decode, ended=on_end, logprobs=logprobs, heat=settings.temperature)
+    noise = SeededNoise([derive_seed(settings.seed, group, place) for group, _, place in batch], temperature=1)
+    ours = partial(decode, draw=noise, ended=on_end, logprobs=logprobs, heat=settings.temperature)
     with torch.inference_mode():
         written = model.generate(ids, attention_mask=mask, generation_config=config, custom_generate=ours)
     for row in sorted(open_rows):  # truncated

@@ -158,7 +158,10 @@ class Examples(Entry):
     rows: Count | None = doc(
         "Rows of a `mix` (default: as many as the shares allow), or maximum rows of a `source`.", None
     )
-    seed: int = doc("Seed of the row order of `mix` and `concatenate`.", 0)
+    seed: int = doc("Seed of the rows that `mix` and `concatenate` draw, together with the name of the entry.", 0)
+
+    def draws_by_name(self) -> bool:
+        return bool(self.mix or self.concatenate)
 
     def prompt_names(self) -> list[str]:
         return [] if self.mix or self.concatenate or self.source else [self.prompt]

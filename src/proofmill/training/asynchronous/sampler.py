@@ -6,6 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
+from proofmill.schema.ids import digest
+
 
 @dataclass(frozen=True)
 class RolloutRequest:
@@ -28,6 +30,11 @@ class SampledRollout:
     policy_step: int
     ids_T: np.ndarray  # int32
     logprobs_T: np.ndarray  # float32
+
+
+def derive_seed(seed: int, group: int, place: int) -> int:
+    """Return the seed of one rollout's noise, in 0 to 2^63 - 1. No other rollout has it, also after a resume."""
+    return int(digest(seed, group, place), 16) % 2**63
 
 
 Tell = Callable[[SampledRollout], None]
