@@ -144,7 +144,9 @@ def test_joined_tables_have_their_shares(small, mill):
     assert {row["example"] for row in found[0]} != {row["example"] for row in found[1]}
 
 
-@pytest.mark.parametrize("fields", [{"mix": {"examples/cold": 1.0}, "rows": 20}, {"concatenate": {"examples/cold": 0.5}}])
+@pytest.mark.parametrize(
+    "fields", [{"mix": {"examples/cold": 1.0}, "rows": 20}, {"concatenate": {"examples/cold": 0.5}}]
+)
 def test_two_tables_with_one_seed_draw_different_rows(small, mill, fields):
     """The seed of a draw derives from the entry's seed and name."""
     names = ["examples/one", "examples/other"]

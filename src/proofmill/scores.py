@@ -50,10 +50,28 @@ def main(entry: Scores, job: Job) -> None:
     measured = [row for name, _ in metrics if kernel_of(name) is None for row in count_shared(entry.problems, job)]
     measured += _of_corpora([some for some in metrics if isinstance(kernel_of(*some), OfCorpus)], entry, job)
     groups = group_attempts(entry, job)
-    notices: dict[Cell, list[str]] = {}
     for group, attempts in groups.items():
         _gate(job.name, _where(group), attempts, entry)
-        notices[group] = list(notices_of(attempts))
+    notices = {group: list(notices_of(attempts)) for group, attempts in groups.items()}
+    of_attempts, settled = score_groups(groups, entry)
+    rows = measured + of_attempts
+    warnings = [f"{_where(group)}: {sentence}" for group, sentences in notices.items() for sentence in sentences]
+    calls = list(_of_calls(entry, job))
+    confusions = {cell: counts for cell, rows_of in groups.items() if (counts := count_confusions(rows_of))}
+    sheet = pages.page(job.name, rows, entry, notices, [claim.sentence for claim in settled], calls, confusions)
+    stamped = {claim.name: claim.to_stamp() for claim in settled}
+    job.finish(rows, {"numbers": len(rows)}, page=sheet, notices=[*warnings, *calls], claims=stamped)
+    for claim in settled:
+        log(job.name, claim.sentence)
+    if low := sum(map(bool, notices.values())):
+        log(job.name, f"{low} of {len(groups)} scores have truncated, empty or unparsable attempts; see the score page")
+
+
+def score_groups(groups: Mapping[Cell, Rows], entry: Scores) -> tuple[list[dict], list[claims.Settled]]:
+    """Return the rows of all metrics and comparisons of graded attempts, and the claims with their outcomes."""
+    metrics = [split(item) for item in entry.metrics]
+    measured: list[dict] = []
+    for group, attempts in groups.items():
         answers_found = [(name, None) for name in FOUND if attempts[0]["reads"] and not entry.gold_grades]
         extra = [metric for metric in answers_found if metric not in metrics]
         selected = [*metrics[:1], *extra, *metrics[1:]]
@@ -67,18 +85,7 @@ def main(entry: Scores, job: Job) -> None:
         *budgets.comparisons(groups, entry),
     ]
     adjust(compared)
-    rows = measured + compared
-    warnings = [f"{_where(group)}: {sentence}" for group, sentences in notices.items() for sentence in sentences]
-    calls = list(_of_calls(entry, job))
-    settled = claims.settle(groups, compared, entry)
-    confusions = {cell: counts for cell, rows_of in groups.items() if (counts := count_confusions(rows_of))}
-    sheet = pages.page(job.name, rows, entry, notices, [claim.sentence for claim in settled], calls, confusions)
-    stamped = {claim.name: claim.to_stamp() for claim in settled}
-    job.finish(rows, {"numbers": len(rows)}, page=sheet, notices=[*warnings, *calls], claims=stamped)
-    for claim in settled:
-        log(job.name, claim.sentence)
-    if low := sum(map(bool, notices.values())):
-        log(job.name, f"{low} of {len(groups)} scores have truncated, empty or unparsable attempts; see the score page")
+    return measured + compared, claims.settle(groups, compared, entry)
 
 
 def _of_calls(entry: Scores, job: Job) -> Iterator[str]:

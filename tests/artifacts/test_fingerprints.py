@@ -103,7 +103,7 @@ def test_parents_that_swap_their_contents_are_another_fingerprint():
     ],
 )
 def test_name_counts_where_it_decides_rows(fields, draws):
-    """A renamed table is made again if it draws rows, since the seed of its draws has its name."""
+    """A renamed table is rebuilt if it draws rows, since the seed of its draws has its name."""
     entry = entry_from("examples", fields)
     found = {fingerprints.fingerprint_of(name, entry, {}, {}, {}) for name in ("examples/one", "examples/other")}
     assert len(found) == 1 + draws

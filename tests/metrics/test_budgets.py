@@ -97,7 +97,7 @@ def test_scaffold_is_compared_with_the_attempts_that_its_tokens_buy(attempt, k):
     assert {key[1] for key in found} == {"single: one@1", f"single: majority@{k}"}
     assert found["at equal tokens", "single: one@1"]["value"] == pytest.approx(1 - (1 / 2 + 1 / 4) / 2)
     curve = budgets.curves(single, 1.0)[1]
-    two, three = (np.mean(list(curve.by_problem(k).values())) for k in (2, 3))
+    two, three = (np.mean(list(curve.values(k)(curve.rows).values())) for k in (2, 3))
     assert (two, three) == pytest.approx((0.375, 0.25))
     row = found["at equal tokens", f"single: majority@{k}"]
     assert row["value"] == pytest.approx(1 - {"2.5": 0.3125, "2.25": 0.34375}[k])
@@ -173,4 +173,8 @@ def test_unknown_baseline_is_a_sentence():
 def test_whole_numbers_of_attempts_are_no_draw():
     """A budget of exactly three attempts is three, despite rounding errors of the division."""
     curve = budgets.curves(rows([["1", "1", "2", "2"]], 10), 1.0)[1]
-    assert curve.by_problem(3 + 1e-12) == curve.by_problem(3.0) == curve.by_problem(math.nextafter(3, 0))
+    assert (
+        curve.values(3 + 1e-12)(curve.rows)
+        == curve.values(3.0)(curve.rows)
+        == curve.values(math.nextafter(3, 0))(curve.rows)
+    )

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.pipeline
 # `nano` is rehearsed in test_pipeline.py; `nano-seeds` is nano again.
 SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano", "absolute-zero")
 OTHERS = (
-    *("real-corpus", "gold-answers", "grader-study", "imo-bench", "nano-claims", "nano-staleness"),
+    *("real-corpus", "gold-answers", "grader-study", "imo-bench", "nano-claims", "nano-tuning", "nano-staleness"),
     *("nano-scaffolds", "smol", "absolute-zero-nano"),
 )
 RECIPES = (*OTHERS, *SYSTEMS)
@@ -127,12 +127,15 @@ def test_rehearsed_averages_are_next_to_published_ones(rehearsed):
 
 
 @pytest.mark.long
-def test_rehearsed_claims_fill_their_page(rehearsed, tmp_path):
-    """Every claim that is settled has its sentence on the page of claims, with its pictures; others stay as they are."""
+def test_rehearsed_claims_fill_their_page(rehearsed, tmp_path, monkeypatch):
+    """The attempts that are kept as CSV give the claims of the stamps. Each has its sentence on the page, with pictures."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     page, old = tmp_path / "claims.md", (ROOT / "docs/claims.md").read_text(encoding="utf-8")
     page.write_text(old, encoding="utf-8")
-    script = runpy.run_path(str(ROOT / "docs/images/claims.py"))
-    script["main"](rehearsed.table("scores/claims-ways").path.parents[1], page)
+    script = runpy.run_path(str(ROOT / "benchmarks/claims.py"))
+    for recipe in ("nano-claims", "nano-staleness", "nano-tuning"):
+        script["seeds"].write(rehearsed.config, recipe, 0, rehearsed.results, tmp_path / "kept")
+    script["main"](rehearsed.config, tmp_path / "kept", page)
     text = page.read_text(encoding="utf-8")
     settled = rehearsed.table("scores/claims-rewards-seeds").stamp["claims"]
     settled |= rehearsed.table("scores/claims-ways-seeds").stamp["claims"]

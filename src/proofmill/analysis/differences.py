@@ -16,8 +16,7 @@ from proofmill.artifacts.states import change
 from proofmill.artifacts.tables import Table
 from proofmill.config.entry_values import entry_from
 from proofmill.metrics.attempt_table import Rows
-from proofmill.metrics.comparisons import adjust, compare_pairs
-from proofmill.metrics.kernels import per_problem
+from proofmill.metrics.comparisons import adjust, pair_numbers
 from proofmill.metrics.metrics import METRICS
 from proofmill.metrics.page import format_p
 from proofmill.schema.entries.scores_entry import Scores
@@ -133,19 +132,22 @@ def _of_scores(one: Table, other: Table) -> Iterator[str]:
             if (where == other_cell and model == baseline) or (
                 single and (where[0], where[2]) == (other_cell[0], other_cell[2])
             ):
-                ours, theirs = (per_problem(METRICS["avg-at-k"].apply, None, 1.0, some) for some in (rows, old))
-                compared.append((model, where, compare_pairs(ours, theirs, (rows, old), rows[0]["max_points"], entry)))
+                numbers = pair_numbers(METRICS["avg-at-k"].apply, None, (model, baseline), (rows, old), entry)
+                compared.append((model, where, numbers))
     adjust([numbers for *_, numbers in compared])
     if not compared:
         yield "scores: no cell is in both tables"
     for model, (problems, sampling, grader), numbers in compared:
         cell = f"{model} on {problems} ({sampling}) by {grader}"
         if numbers["value"] is None:
-            yield f"scores of {cell}: no common problem"
+            yield f"scores of {cell}: no common problem and seed"
             continue
+        of_seeds = f" and {numbers['n_seeds']} seeds" if numbers["n_seeds"] > 1 else ""
         ends = "" if numbers["low"] is None else f" [{numbers['low']:+.3f}, {numbers['high']:+.3f}]"
         shown = "" if numbers["p_adjusted"] < 1 - entry.confidence else ", no difference shown"
-        said = f"{numbers['value']:+.3f}{ends} on {numbers['n_problems']:,} problems, {format_p(numbers)}{shown}"
+        said = (
+            f"{numbers['value']:+.3f}{ends} on {numbers['n_problems']:,} problems{of_seeds}, {format_p(numbers)}{shown}"
+        )
         yield f"scores of {cell}: {said}"
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from proofmill.metrics.attempt_table import Rows
-from proofmill.metrics.comparisons import by_seed, difference_matrix, test_numbers
+from proofmill.metrics.comparisons import by_seed, difference_matrix, test_numbers, values_of
 from proofmill.metrics.kernels import OfAttempts, OfProblem
 from proofmill.metrics.metrics import METRICS, label
 from proofmill.metrics.score_rows import BLANK, Cell, largest
@@ -141,7 +141,8 @@ def _difference(
     kernel: Any, argument: Any, models: tuple[str, str], pairs: Sequence[tuple[Rows, Rows, float]], entry: Scores
 ) -> dict[str, Any]:
     """Test the problems of all benchmarks together, weighted so that each benchmark keeps its weight."""
-    of_benchmarks = [by_seed(kernel, argument, models, ours, theirs, entry) for ours, theirs, _ in pairs]
+    value = values_of(kernel, argument, entry)
+    of_benchmarks = [by_seed(models, (value, value), (ours, theirs)) for ours, theirs, _ in pairs]
     bound, reach = largest(kernel, pairs[0][0]), None
     seeds = [seed for seed in of_benchmarks[0] if all(each.get(seed) for each in of_benchmarks)]
     if seeds:

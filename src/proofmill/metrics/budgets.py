@@ -27,7 +27,7 @@ from functools import cached_property
 from typing import Any
 
 from proofmill.metrics.attempt_table import Rows
-from proofmill.metrics.comparisons import compare_pairs
+from proofmill.metrics.comparisons import Values, compare_values
 from proofmill.metrics.kernels import per_problem
 from proofmill.metrics.metrics import METRICS
 from proofmill.metrics.score_rows import BLANK, Cell, compute_metric
@@ -62,18 +62,25 @@ class Curve:
             return [1]
         return sorted({2**power for power in range(1, self.attempts.bit_length())} | {self.attempts})
 
-    def by_problem(self, k: float) -> dict[str, float]:
-        """Return the grade of each problem that has ceil(k) scored attempts; interpolated for a fractional k."""
-        low, high = math.floor(k + ROUNDING), math.ceil(k - ROUNDING)
-        below = self._whole(low)
-        if low == high:
-            return below
-        above = self._whole(high)
-        return {p: below[p] + (k - low) * (above[p] - below[p]) for p in below if p in above}
+    def values(self, k: float) -> Values:
+        """Return the function of attempts to the grade of each problem that has ceil(k) scored ones.
 
-    def _whole(self, k: int) -> dict[str, float]:
+        A fractional k is interpolated.
+        """
+        low, high = math.floor(k + ROUNDING), math.ceil(k - ROUNDING)
+
+        def by_problem(rows: Rows) -> dict[str, float]:
+            below = self._whole(low, rows)
+            if low == high:
+                return below
+            above = self._whole(high, rows)
+            return {p: below[p] + (k - low) * (above[p] - below[p]) for p in below if p in above}
+
+        return by_problem
+
+    def _whole(self, k: int, rows: Rows) -> dict[str, float]:
         # With one attempt all rules are equal.
-        return per_problem(METRICS[RULES[self.rule if k > 1 else ONE]].apply, k, self.success, self.rows)
+        return per_problem(METRICS[RULES[self.rule if k > 1 else ONE]].apply, k, self.success, rows)
 
 
 def faults(entry: Scores) -> Iterator[str]:
@@ -157,14 +164,19 @@ def _compare(group: Cell, ours: Curve, theirs: Curve, budget: str, k: float, ent
     """Return the row of one comparison; without a value if the baseline has too few attempts."""
     k = 1.0 if theirs.rule == ONE else k
     enough = math.ceil(k - ROUNDING) <= theirs.attempts
-    values = theirs.by_problem(k) if enough else {}
     return {
         **BLANK,
         **group._asdict(),
         "baseline": f"{entry.at_equal_budget}: {theirs.rule}@{math.ceil(100 * (k - ROUNDING)) / 100:.6g}",  # rounded up
         "metric": f"at equal {budget}",
         "slice": "all",
-        **compare_pairs(ours.by_problem(1), values, (ours.rows, theirs.rows), ours.rows[0]["max_points"], entry),
+        **compare_values(
+            (group.model, group.model),
+            (ours.values(1), theirs.values(k) if enough else lambda rows: {}),
+            (ours.rows, theirs.rows),
+            ours.rows[0]["max_points"],
+            entry,
+        ),
         **{f"{budget}_per_problem": spent for budget, spent in ours.spent.items()},
     }
 

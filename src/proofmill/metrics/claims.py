@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proofmill.metrics.attempt_table import Rows, has, where
-from proofmill.metrics.comparisons import by_seed, difference_matrix, test_numbers
+from proofmill.metrics.comparisons import by_seed, difference_matrix, test_numbers, values_of
 from proofmill.metrics.kernels import OfAttempts, OfProblem
 from proofmill.metrics.metrics import METRICS, label
 from proofmill.metrics.page import difference, is_of_few_seeds
@@ -107,8 +107,9 @@ def _settle(name: str, claim: Claim, groups: Mapping[Cell, Rows], compared: Sequ
             f"`claims` has `{name}`, whose `{shown}` has no comparison; expected one of the per-problem `metrics`."
         )
     seeds = {attempt["seed"] for rows in (ours, theirs) for attempt in rows}
-    differences = by_seed(METRICS[metric].apply, argument, (model, baseline), ours, theirs, entry)
     kernel: Any = METRICS[metric].apply
+    value = values_of(kernel, argument, entry)
+    differences = by_seed((model, baseline), (value, value), (ours, theirs))
     of_seeds = {}
     for seed, values in differences.items() if len(seeds) > 1 else ():
         both = [where(rows, has("seed", seed)) or rows for rows in (ours, theirs)]

@@ -1,11 +1,12 @@
 """Compare two models problem by problem, and over the seeds of their trainings: difference, interval and p of one test."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from proofmill.metrics.attempt_table import Rows, count, is_scored, parts
+from proofmill.metrics.attempt_table import Rows, count, is_scored, parts, where
 from proofmill.metrics.kernels import OfAttempts, OfProblem, per_problem
 from proofmill.metrics.metrics import METRICS, label
 from proofmill.metrics.score_rows import BLANK, Cell, interval_options, largest
@@ -15,6 +16,9 @@ from proofmill.schema.entries.scores_entry import Claim, Scores
 from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import list_trained
 from proofmill.schema.names import kind_of
+
+Values = Callable[[Rows], Mapping[str, float]]  # the value of each problem, of attempts of one seed
+Differences = Mapping[int, Mapping[str, float]]  # by seed and problem
 
 
 def comparisons(groups: Mapping[Cell, Rows], metrics: Sequence, entry: Scores) -> Iterator[dict]:
@@ -70,33 +74,43 @@ def _difference(
         "baseline": other.model,
         "metric": label(name, argument, attempts),
         "slice": "all",
-        **pair_numbers(kernel, argument, (group.model, other.model), groups[group], groups[other], entry),
+        **pair_numbers(kernel, argument, (group.model, other.model), (groups[group], groups[other]), entry),
     }
 
 
 def pair_numbers(
-    kernel: OfAttempts | OfProblem, argument: Any, models: tuple[str, str], ours: Rows, theirs: Rows, entry: Scores
+    kernel: OfAttempts | OfProblem, argument: Any, models: tuple[str, str], both: tuple[Rows, Rows], entry: Scores
 ) -> dict[str, Any]:
     """Return the numbers of the mean difference of two models in one metric, over the seeds of their trainings."""
-    differences_SP = difference_matrix(by_seed(kernel, argument, models, ours, theirs, entry))
-    return test_numbers(differences_SP, largest(kernel, ours), (ours, theirs), entry)
+    value = values_of(kernel, argument, entry)
+    return compare_values(models, (value, value), both, largest(kernel, both[0]), entry)
 
 
-def by_seed(
-    kernel: OfAttempts | OfProblem, argument: Any, models: tuple[str, str], ours: Rows, theirs: Rows, entry: Scores
-) -> dict[int, dict[str, float]]:
+def values_of(kernel: OfAttempts | OfProblem, argument: Any, entry: Scores) -> Values:
+    """Return the function of a metric's value at each problem of some attempts."""
+    return partial(per_problem, kernel, argument, entry.success_threshold)
+
+
+def compare_values(
+    models: tuple[str, str], values: tuple[Values, Values], both: tuple[Rows, Rows], bound: float | None, entry: Scores
+) -> dict[str, Any]:
+    """Return the numbers of the mean difference of two models, each with its own values by problem."""
+    differences = by_seed(models, values, both)
+    return test_numbers(
+        difference_matrix(differences), bound, [_select_paired(rows, differences) for rows in both], entry
+    )
+
+
+def by_seed(models: tuple[str, str], values: tuple[Values, Values], both: tuple[Rows, Rows]) -> Differences:
     """Return for each seed that both models have, the differences of the problems that both have in it.
 
     A model without training has no seeds of its own: with one seed, it is compared with every seed of the other.
     """
-    both = []
-    for model, rows in zip(models, (ours, theirs), strict=True):
-        values = {
-            of_seed[0]["seed"]: per_problem(kernel, argument, entry.success_threshold, of_seed)
-            for of_seed in parts(rows, lambda row: row["seed"])
-        }
-        both.append((values, len(values) == 1 and kind_of(model) not in list_trained()))
-    (own, own_fixed), (other, other_fixed) = both
+    sides = []
+    for model, value, rows in zip(models, values, both, strict=True):
+        of_seeds = {of_seed[0]["seed"]: value(of_seed) for of_seed in parts(rows, lambda row: row["seed"])}
+        sides.append((of_seeds, len(of_seeds) == 1 and kind_of(model) not in list_trained()))
+    (own, own_fixed), (other, other_fixed) = sides
     if own_fixed and not other_fixed:
         own = dict.fromkeys(other, next(iter(own.values())))
     elif other_fixed and not own_fixed:
@@ -107,20 +121,17 @@ def by_seed(
     }
 
 
-def difference_matrix(differences: Mapping[int, Mapping[str, float]]) -> np.ndarray:
+def _select_paired(rows: Rows, differences: Differences) -> Rows:
+    """Return the attempts of the seeds that are compared; all those of a model without seeds of its own."""
+    return where(rows, lambda row: row["seed"] in differences) or rows
+
+
+def difference_matrix(differences: Differences) -> np.ndarray:
     """Return differences_SP of the seeds that have some, with NaN where a seed lacks a problem."""
     seeds = [seed for seed, of_seed in differences.items() if of_seed]
     problems = list(dict.fromkeys(problem for seed in seeds for problem in differences[seed]))
     rows_SP = [[differences[seed].get(problem, np.nan) for problem in problems] for seed in seeds]
     return np.array(rows_SP).reshape(max(1, len(seeds)), len(problems))
-
-
-def compare_pairs(
-    ours: Mapping[str, float], theirs: Mapping[str, float], both: tuple[Rows, Rows], bound: float | None, entry: Scores
-) -> dict[str, Any]:
-    """Return the numbers of the mean difference over the problems that have both values; `both` are the attempts."""
-    differences_P = np.array([value - theirs[problem] for problem, value in ours.items() if problem in theirs])
-    return test_numbers(differences_P[None], bound, both, entry)
 
 
 def test_numbers(

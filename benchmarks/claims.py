@@ -1,66 +1,89 @@
 """Fill the numbers of docs/claims.md, and draw docs/images/claims.svg and claims-attempts.svg.
 
-python docs/images/claims.py RESULTS [--page PAGE]
+    python benchmarks/claims.py [--folder docs/measurements] [--page docs/claims.md]
 
-RESULTS is the results folder of a finished `snakemake nano-claims` or `snakemake nano-staleness`. The script replaces
-what is between `<!-- numbers: X -->` and `<!-- end -->`. All other text stays unchanged, and so do blocks without
-numbers in RESULTS.
+The numbers come from the attempts of the finished seeds that benchmarks/seeds.py keeps in the folder, by the rule and the
+statistics of this code. The script replaces what is between `<!-- numbers: X -->` and `<!-- end -->`. All other text
+stays unchanged, and so do blocks without numbers in the folder.
 """
 
 import argparse
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import matplotlib
+import seeds
 from matplotlib.figure import Figure
 
+from proofmill import scores
 from proofmill.analysis import curves
 from proofmill.artifacts.tables import Table
-from proofmill.schema.names import parse_seed, reseed
+from proofmill.config import yaml_files
+from proofmill.config.config import Config, expand
+from proofmill.metrics.attempt_table import has, where
+from proofmill.metrics.comparisons import pair_numbers
+from proofmill.metrics.metrics import METRICS
+from proofmill.schema.names import without_seed
 
-HERE = Path(__file__).parent
-PAGE = HERE.parent / "claims.md"
+PAGE = seeds.ROOT / "docs/claims.md"
 BLOCK = re.compile(r"(<!-- numbers: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-SCORES = ("scores/claims-ways-seeds", "scores/claims-attempts-seeds", "scores/claims-rewards-seeds")
-ATTEMPTS = "scores/claims-attempts-seeds"
-STALENESS = "scores/claims-staleness-seeds"  # of the recipe `nano-staleness`
+RECIPE, STALE_RECIPE, TUNING = "nano-claims", "nano-staleness", "nano-tuning"
+WAYS, ATTEMPTS, REWARDS = "scores/claims-ways-seeds", "scores/claims-attempts-seeds", "scores/claims-rewards-seeds"
+SCORES = (WAYS, ATTEMPTS, REWARDS)
+STALENESS, TUNED = "scores/claims-staleness-seeds", "scores/tuning-seeds"
 AUDIT_GRADE, AUDIT_GAP = "audit/grade", "audit/gap"  # metrics of a training
+EARLIER = seeds.FOLDER / "claims-of-three-seeds.csv"  # outcomes by the earlier rule: p over problems, seeds pooled
 GAP = 0.1  # share of the points: a judge this far above the checker has drifted from it
 COLORS = {"shown": "C0", "refuted": "C3"}
 Claims = Mapping[str, Mapping[str, Any]]
+Curve = list[tuple[int, float]]
 
 
 class Results:
-    """The tables of a results folder; tables may be missing."""
+    """The scores, claims and curves of a folder of measurements; parts may be missing."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, config: Config, folder: Path):
+        self.rows: dict[str, list[dict[str, Any]]] = {}
+        self.settled: dict[str, dict[str, dict[str, Any]]] = {}
+        self.groups: dict[str, Any] = {}
+        self.curves: dict[tuple[str, str], dict[int, Curve]] = {}
+        self.commits: dict[str, list[str]] = {}
+        for recipe in (RECIPE, STALE_RECIPE, TUNING):
+            tables = seeds.read(recipe, folder)
+            self.commits[recipe] = seeds.commits(recipe, folder)
+            for name, entry in seeds.repeated(config, recipe).items() if tables else ():
+                self.groups[name] = groups = seeds.group(tables, entry)
+                self.rows[name], settled = scores.score_groups(groups, entry)
+                self.settled[name] = {claim.name: claim.to_stamp() for claim in settled}
+            for point in seeds.read_trainings(recipe, folder):
+                by_seed = self.curves.setdefault((without_seed(point["name"]), point["metric"]), {})
+                by_seed.setdefault(point["seed"], []).append((point["step"], point["value"]))
+        self.entries = config.entries
 
-    def table(self, name: str) -> Table | None:
-        """Return a table, or None if it is missing."""
-        table = Table(name, self.folder)
-        return table if table.path.exists() else None
+    def seeds(self, name: str) -> list[int]:
+        """Return the finished seeds of a table of scores."""
+        return sorted({row["seed"] for attempts in self.groups.get(name, {}).values() for row in attempts})
 
-    def seeds(self, name: str) -> list[Table]:
-        """Return the existing tables of an artifact, by seed."""
-        names = [name, *(reseed(name, seed) for seed in range(1, 10))]
-        return [table for each in names if (table := self.table(each))]
+    def claims(self, *names: str) -> dict[str, Mapping[str, Any]]:
+        """Return the outcome of each claim of these scores, ordered by name."""
+        return dict(sorted((name, claim) for each in names for name, claim in self.settled.get(each, {}).items()))
 
-    def claims(self, *scores: str) -> dict[str, Mapping[str, Any]]:
-        """Return the outcome of each claim of these tables, ordered by name."""
-        claims: dict[str, Mapping[str, Any]] = {}
-        for name in scores:
-            if table := self.table(name):
-                claims |= table.stamp["claims"]
-        return dict(sorted(claims.items()))
+    def scores(self, *names: str, part: str = "all") -> list[dict[str, Any]]:
+        """Return the score rows of single models, over all problems or a part of them."""
+        rows = [row for name in names for row in self.rows.get(name, ())]
+        return [row for row in rows if row["slice"] == part and row["model"] and row["baseline"] is None]
 
-    def scores(self, *names: str) -> list[dict[str, Any]]:
-        """Return the score rows of single models over all problems."""
-        tables = [table for name in names if (table := self.table(name))]
-        return [r for t in tables for r in t.rows() if r["slice"] == "all" and r["model"] and r["baseline"] is None]
+    def curve(self, name: str, metric: str) -> list[Curve]:
+        """Return a metric of a training by step, for each finished seed."""
+        return [points for _, points in sorted(self.curves.get((name, metric), {}).items())]
+
+    def total(self, name: str, metric: str) -> float:
+        """Return what a training or a table of responses took, as mean over seeds; 0 if it is not there."""
+        return fmean(points[-1][1] for points in self.curve(name, metric)) if self.curve(name, metric) else 0
 
 
 # --------------------------------------------------------------------------------------------------------------- blocks
@@ -71,10 +94,8 @@ def list_claims(results: Results) -> Iterator[str]:
     claims = results.claims(*SCORES)
     if not claims:
         return
-    table = next(table for name in SCORES if (table := results.table(name)))
-    seeds = sorted({parse_seed(name) for name in table.stamp["entry"]["grades"]})
-    commit = table.stamp.get("commit") or "no checkout"
-    yield f"From `snakemake nano-claims` with the seeds {', '.join(map(str, seeds))}, code {commit[:10]}."
+    finished = ", ".join(map(str, results.seeds(WAYS)))
+    yield f"Seeds {finished}, code {' and '.join(results.commits[RECIPE])}."
     yield from ("", *_claim_rows(claims))
     yield from ("", "![Differences of each claim, pooled and by seed, with intervals](images/claims.svg)")
 
@@ -95,8 +116,9 @@ def list_scores(results: Results) -> Iterator[str]:
 
 
 def _claim_rows(claims: Claims) -> Iterator[str]:
-    yield "| claim | statement | outcome | compared | difference | p | seeds above 0 | below 0 |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| claim | statement | outcome | before | compared | difference | p | seeds above 0 | below 0 |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    before = {line["claim"]: line["outcome"] for line in seeds.read_lines(EARLIER)}
     for name, claim in claims.items():
         above = [(seed["low"] or 0) > 0 for seed in claim["seeds"].values()]
         below = [seed["high"] is not None and seed["high"] < 0 for seed in claim["seeds"].values()]
@@ -106,6 +128,7 @@ def _claim_rows(claims: Claims) -> Iterator[str]:
             name,
             claim["statement"].rstrip("."),
             f"**{claim['outcome']}**",
+            before.get(name, "–"),
             compared,
             _difference(claim),
             _p(claim),
@@ -136,22 +159,13 @@ def list_costs(results: Results) -> Iterator[str]:
     }
     lines = []
     for way, names in ways.items():
-        tables = [results.seeds(name) for name in names]
-        if not all(tables):
+        seconds = sum(results.total(name, seeds.SECONDS) for name in names)
+        attempts = sum(results.total(name, seeds.ATTEMPTS) for name in names)
+        if not all(results.curve(name, seeds.SECONDS) or results.curve(name, seeds.ATTEMPTS) for name in names):
             return
-        seconds = sum(fmean(t.stamp.get("training_seconds", 0) for t in some) for some in tables)
-        attempts = sum(fmean(map(_attempts, some)) for some in tables)
         parts = ", ".join(f"`{name}`" for name in names)
         lines.append(f"| {way} | {seconds:,.0f} | {attempts:,.0f} | {parts} |")
     yield from ("| cost (mean over seeds) | training, s | attempts | sum of |", "|---|---|---|---|", *lines)
-
-
-def _attempts(table: Table) -> int:
-    """Return the number of attempts of a table: its rows, or the rollouts of its training."""
-    if table.kind == "responses":
-        return table.height
-    entry = table.stamp["entry"]
-    return entry["steps"] * entry["problems_per_step"] * entry["group_size"] if table.kind == "grpo" else 0
 
 
 def list_pass_at_k(results: Results) -> Iterator[str]:
@@ -161,13 +175,44 @@ def list_pass_at_k(results: Results) -> Iterator[str]:
         yield from ("", "![pass@k by the number of attempts, before and after](images/claims-attempts.svg)")
 
 
+def list_parts(results: Results) -> Iterator[str]:
+    """Yield the difference of each claim about the ways of training by problem family, and of well-formed attempts."""
+    claims, groups = results.claims(WAYS), results.groups.get(WAYS, {})
+    parts = sorted({row["level"] for attempts in groups.values() for row in attempts})
+    if not claims:
+        return
+    yield f"| claim | all | {' | '.join(parts)} | well-formed |"
+    yield "|---" * (len(parts) + 3) + "|"
+    for name, claim in claims.items():
+        models = claim["model"], claim["baseline"]
+        both = [next(rows for cell, rows in groups.items() if cell[:2] == (m, claim["problems"])) for m in models]
+        cells = [_difference(claim)]
+        wanted = [("avg-at-k", part) for part in parts] + [("well-formed-grade", None)]
+        for metric, part in wanted:
+            chosen = [where(rows, has("level", part)) if part else rows for rows in both]
+            kernel: Any = METRICS[metric].apply
+            cells.append(_difference(pair_numbers(kernel, None, models, (chosen[0], chosen[1]), results.entries[WAYS])))
+        yield f"| {' | '.join([name, *cells])} |"
+
+
+def list_tuning(results: Results) -> Iterator[str]:
+    """Yield the mean grade of each setting that was tried on the problems for tuning."""
+    rows = [row for row in results.scores(TUNED) if row["metric"].startswith("avg")]
+    problems = list(dict.fromkeys(row["problems"] for row in rows))
+    if rows:
+        yield f"| training | {' | '.join(problems)} |"
+        yield "|---" * (len(problems) + 1) + "|"
+    for model in dict.fromkeys(row["model"] for row in rows):
+        cells = [_value(row) for name in problems for row in rows if (row["model"], row["problems"]) == (model, name)]
+        yield f"| `{model}` | {' | '.join(cells)} |"
+
+
 def list_audits(results: Results) -> Iterator[str]:
     """Yield how far each faulty judge graded above the checker on the same rollouts."""
     lines = []
     for name in ("grpo/judge-errs", "grpo/judge-likes-length", "grpo/judge-believes"):
-        gaps = [_curve(table, AUDIT_GAP) for table in results.seeds(name)]
-        audits = [_curve(table, AUDIT_GRADE) for table in results.seeds(name)]
-        if not gaps or not all(gaps) or not all(audits):
+        gaps, audits = results.curve(name, AUDIT_GAP), results.curve(name, AUDIT_GRADE)
+        if not gaps:
             continue
         drifted = [next((step for step, gap in run if gap > GAP), None) for run in gaps]
         first, last = (fmean(run[place][1] for run in gaps) for place in (0, -1))
@@ -187,8 +232,7 @@ def list_unscored(*names: str) -> Callable[[Results], Iterator[str]]:
     def lines(results: Results) -> Iterator[str]:
         rows = []
         for name in names:
-            runs = [_curve(table, "unscored") for table in results.seeds(name)]
-            if runs and all(runs):
+            if runs := results.curve(name, "unscored"):
                 ends = [fmean(share for run in runs for _, share in run[part]) for part in (slice(2), slice(-2, None))]
                 largest = max(share for run in runs for _, share in run)
                 rows.append(f"| {name} | {ends[0]:.1%} | {ends[1]:.1%} | {largest:.1%} |")
@@ -198,15 +242,11 @@ def list_unscored(*names: str) -> Callable[[Results], Iterator[str]]:
     return lines
 
 
-def _curve(table: Table, metric: str) -> list[tuple[int, float]]:
-    """Return a metric of a training by step, without missing values."""
-    rows = [row for row in table.rows() if row["metric"] == metric]
-    return [(row["step"], row["value"]) for row in rows if row["value"] is not None and row["value"] == row["value"]]
-
-
 BLOCKS: dict[str, Callable[[Results], Iterator[str]]] = {
     "all": list_claims,
     "scores": list_scores,
+    "tuning": list_tuning,
+    "parts": list_parts,
     "costs": list_costs,
     "attempts": list_pass_at_k,
     "audits": list_audits,
@@ -289,21 +329,23 @@ def fill(text: str, results: Results) -> str:
     return BLOCK.sub(block, text)
 
 
-def main(folder: Path, page: Path = PAGE) -> None:
+def main(config: Config, folder: Path = seeds.FOLDER, page: Path = PAGE) -> None:
     """Fill the page, and draw the pictures next to it."""
-    results = Results(folder)
+    results = Results(config, folder)
     page.write_text(fill(page.read_text(encoding="utf-8"), results), encoding="utf-8")
     images = page.parent / "images"
     images.mkdir(exist_ok=True)
     if claims := results.claims(*SCORES):
         draw_forest(claims, images / "claims.svg")
-    if results.table(ATTEMPTS):
-        curves.draw([ATTEMPTS], folder, images / "claims-attempts.svg")
+    if ATTEMPTS in results.rows:
+        with tempfile.TemporaryDirectory() as tables:
+            Table(ATTEMPTS, Path(tables)).write(results.rows[ATTEMPTS], {"entry": {}, "fingerprint": RECIPE})
+            curves.draw([ATTEMPTS], Path(tables), images / "claims-attempts.svg")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Fill the numbers of docs/claims.md.")
-    parser.add_argument("results", type=Path, help="results folder of a finished `nano-claims` or `nano-staleness`")
+    parser.add_argument("--folder", type=Path, default=seeds.FOLDER, help="measurements (default: docs/measurements)")
     parser.add_argument("--page", type=Path, default=PAGE, help="another copy of the page")
     options = parser.parse_args()
-    main(options.results, options.page)
+    main(expand(yaml_files.read("config.yaml")), options.folder, options.page)
