@@ -1,5 +1,6 @@
 """Agreement of graders with humans: each metric equals loops written from its definition."""
 
+import itertools
 from fractions import Fraction
 from itertools import combinations
 
@@ -272,7 +273,7 @@ def test_agreement_has_an_interval_by_problems():
 EVERY = {
     **AGREEMENTS,
     **{name: build(6, 6) for name, build in DECISIONS.items()},
-    "spearman": build_spearman([0, 2, 7]),
+    "spearman": build_spearman([*itertools.product((0, 2, 7), repeat=2)]),
 }
 
 
@@ -316,9 +317,18 @@ def spearman(pairs):
 def test_spearman_is_the_correlation_of_midranks(problems):
     """For grades with half points and any number of ties; undefined if a side has one grade."""
     pairs = [pair for proofs in problems for pair in proofs]
-    agreement = build_spearman(sorted({grade for pair in pairs for grade in pair}))
+    agreement = build_spearman({*pairs})
     expected = spearman(pairs) if pairs else None
     assert value_of(agreement, problems) == (None if expected is None else pytest.approx(expected, abs=1e-9))
+
+
+def test_spearman_of_many_grades_needs_one_number_per_pair():
+    """Grades that nearly all differ, as means of a jury do, take memory by their number and not by its square."""
+    rng = np.random.default_rng(0)
+    pairs = [(float(g), float(h)) for g, h in rng.uniform(0, 7, size=(600, 2))]
+    agreement = build_spearman({*pairs})
+    assert agreement.ends(7, 4).shape == (2, 604)
+    assert value_of(agreement, [pairs[:300], pairs[300:]]) == pytest.approx(spearman(pairs), abs=1e-9)
 
 
 def test_every_agreement_says_what_it_is():

@@ -105,6 +105,17 @@ def test_scaffold_is_compared_with_the_attempts_that_its_tokens_buy(attempt, k):
     assert 0 < row["p_value"] <= 1
 
 
+def test_trainings_are_compared_seed_by_seed():
+    """With several seeds the test is over trainings: what one seed loses is not hidden among the problems of the others."""
+    gains = {0: "1", 1: "1", 2: "2"}  # the scaffold of the last seed solves nothing
+    single = [row for seed in gains for row in rows([["1"], ["2"]] * 10, tokens=10, seed=seed)]
+    scaffold = [row for seed, answer in gains.items() for row in rows([[answer]] * 20, tokens=10, seed=seed)]
+    trained = {cell._replace(model="sft/m"): some for cell, some in ((SINGLE, single), (SCAFFOLD, scaffold))}
+    (row,) = (row for row in budgets.comparisons(trained, entry()) if row["metric"] == "at equal tokens")
+    assert (row["n_seeds"], row["n_problems"], row["n"]) == (3, 20, 120)
+    assert row["value"] == pytest.approx((0.5 + 0.5 - 0.5) / 3) and row["p_value"] > 0.3
+
+
 def test_equal_dollars_are_another_budget():
     """A scaffold of cheap calls may write more and cost less: each budget has its own number of attempts."""
     single = rows([["1", "2", "1", "1"]] * 8, tokens=10, response_cost=0.5)

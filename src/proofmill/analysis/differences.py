@@ -132,6 +132,9 @@ def _of_scores(one: Table, other: Table) -> Iterator[str]:
             if (where == other_cell and model == baseline) or (
                 single and (where[0], where[2]) == (other_cell[0], other_cell[2])
             ):
+                if rows[0]["max_points"] != old[0]["max_points"]:
+                    yield f"scores of {model}: out of {rows[0]['max_points']} and {old[0]['max_points']} points; not compared"
+                    continue
                 numbers = pair_numbers(METRICS["avg-at-k"].apply, None, (model, baseline), (rows, old), entry)
                 compared.append((model, where, numbers))
     adjust([numbers for *_, numbers in compared])

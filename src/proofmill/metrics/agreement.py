@@ -12,7 +12,7 @@ Differences from the original:
 Grades of one problem's proofs are grader_N and human_N, in row order and out of 7.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -215,34 +215,37 @@ AGREEMENTS: dict[str, Agreement] = {
 # -------------------------------------------------------------------------------------------------------------- order
 
 
-def build_spearman(levels: Sequence[float]) -> Agreement:
-    """Build Spearman's rank correlation of grades, whose distinct values are `levels`, in order."""
-    size = len(levels)
+def build_spearman(pairs: Collection[tuple[float, float]]) -> Agreement:
+    """Build Spearman's rank correlation of grades, given the different pairs of a grader's and a human's grade.
+
+    A problem's sums are its numbers of proofs by pair, since the ranks of grades depend on the problems that are drawn.
+    """
+    levels = sorted({grade for pair in pairs for grade in pair}) or [0.0]
+    low, high = levels[0], levels[-1]
+    kinds = sorted({*pairs, (low, low), (low, high), (high, low), (high, high)})
+    places = {pair: place for place, pair in enumerate(kinds)}
+    level_2D = np.searchsorted(levels, np.array(kinds).T)
+
+    def count(pairs: Iterable[tuple[float, float]]) -> np.ndarray:
+        return np.bincount([places[pair] for pair in pairs], minlength=len(kinds)).astype(float)
 
     def sums(grader_N: np.ndarray, human_N: np.ndarray) -> np.ndarray | None:
-        """Count the proofs by level of the grader and of the human."""
-        cells = np.searchsorted(levels, grader_N) * size + np.searchsorted(levels, human_N)
-        return np.bincount(cells, minlength=size**2).astype(float) if len(cells) else None
+        return count(zip(grader_N.tolist(), human_N.tolist(), strict=True)) if len(grader_N) else None
 
     def value(totals_RD: np.ndarray) -> np.ndarray:
         """Compute the correlation of midranks, the means of the ranks of equal grades."""
-        counts_RLL = totals_RD.reshape(-1, size, size)
         ranks = []
-        for axis in (2, 1):
-            level_RL = counts_RLL.sum(axis=axis)
-            rank_RL = level_RL.cumsum(axis=1) - level_RL / 2
-            ranks.append(
-                rank_RL - (rank_RL * level_RL).sum(axis=1, keepdims=True) / level_RL.sum(axis=1, keepdims=True)
-            )
-        x_RL, y_RL = ranks
-        covariance_R = np.einsum("rij,ri,rj->r", counts_RLL, x_RL, y_RL)
-        x_R, y_R = (x_RL**2 * counts_RLL.sum(2)).sum(1), (y_RL**2 * counts_RLL.sum(1)).sum(1)
-        return _quotient(covariance_R, np.sqrt(x_R * y_R))
+        for level_D in level_2D:
+            level_RL = totals_RD @ np.eye(len(levels))[level_D]
+            rank_RD = (level_RL.cumsum(axis=1) - level_RL / 2)[:, level_D]
+            mean_R1 = (rank_RD * totals_RD).sum(axis=1, keepdims=True) / totals_RD.sum(axis=1, keepdims=True)
+            ranks.append(rank_RD - mean_R1)
+        x_RD, y_RD = ranks
+        x_R, y_R = ((rank_RD**2 * totals_RD).sum(axis=1) for rank_RD in ranks)
+        return _quotient((totals_RD * x_RD * y_RD).sum(axis=1), np.sqrt(x_R * y_R))
 
     def ends(_: float, proofs: float) -> np.ndarray:
-        lowest, highest = np.zeros((2, size, size))
-        lowest[0, -1] = lowest[-1, 0] = highest[0, 0] = highest[-1, -1] = proofs / 2
-        return np.array([lowest.ravel(), highest.ravel()])
+        return np.array([count([(low, high), (high, low)]), count([(low, low), (high, high)])]) * proofs / 2
 
     return Agreement(
         sums,
@@ -252,7 +255,7 @@ def build_spearman(levels: Sequence[float]) -> Agreement:
     )
 
 
-ORDERS: dict[str, Callable[[Sequence[float]], Agreement]] = {"spearman": build_spearman}
+ORDERS: dict[str, Callable[[Collection[tuple[float, float]]], Agreement]] = {"spearman": build_spearman}
 
 # ------------------------------------------------------------------------------------------------------------ decisions
 

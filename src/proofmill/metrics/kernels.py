@@ -54,8 +54,8 @@ class OfRuns:
 class OfHuman:
     """Agreement of a grader with human grades; the argument of the metric is the threshold of a decision."""
 
-    agreement: Agreement | Callable[..., Agreement]  # of grades; from the levels of grades; from two thresholds
-    of: Literal["grades", "levels", "decisions"]  # grades and levels must be on one scale
+    agreement: Agreement | Callable[..., Agreement]  # of grades; from the pairs of grades; from two thresholds
+    of: Literal["grades", "pairs", "decisions"]  # grades and pairs must be on one scale
 
 
 @dataclass(frozen=True)

@@ -311,7 +311,7 @@ METRICS: dict[str, Named] = {
         options={"of": tuple(TOKENS), "stat": tuple(TOKEN_STATISTICS)},
     ),
     **{name: Named(OfHuman(agreement, "grades"), agreement.doc) for name, agreement in AGREEMENTS.items()},
-    **{name: Named(OfHuman(build, "levels"), build((0.0, 1.0)).doc) for name, build in ORDERS.items()},
+    **{name: Named(OfHuman(build, "pairs"), build(()).doc) for name, build in ORDERS.items()},
     **{
         name: Named(OfHuman(decision, "decisions"), decision(5, 5).doc.replace("5", "the argument"), "number")
         for name, decision in DECISIONS.items()

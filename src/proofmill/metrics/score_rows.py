@@ -216,8 +216,8 @@ def _against_human(kernel: OfHuman, argument: Any, attempts: Rows, entry: Scores
             f"{both[0]['max_points']}; expected one scale. Compare decisions instead: balanced-accuracy, cohen-kappa."
         )
     agreement: Any = kernel.agreement
-    if kernel.of == "levels":
-        agreement = agreement(sorted({grade for row in both for grade in (row["grade"], row["human"][0])}))
+    if kernel.of == "pairs":
+        agreement = agreement({(row["grade"], row["human"][0]) for row in both})
     elif kernel.of == "decisions":
         scales = [max((row["max_points"] for row in both), default=1), max(max_points, default=1)]
         if len(max_points) > 1 or argument > max(scales) or (scales[0] != scales[1] and 1 not in scales):
