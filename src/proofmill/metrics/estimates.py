@@ -190,9 +190,8 @@ def _components(
 def worst_variance(scale: float) -> float:
     """Return the largest variance of values in [0, scale]: scale^2 / 4 (Popoviciu 1935), half of them at each end.
 
-    For a plan without results: the three components add up to at most this. The error of a mean is largest if all of it is
-    between problems, `Variance(worst_variance(7), 0.0, 0.0)`. The same holds for a difference, unless the models'
-    correlation on shared problems is above 1 - 1 / samples: then `Variance(0.0, worst_variance(7), 0.0)`.
+    For a plan without results: the three components add up to at most this. The error is largest if all of it is between
+    problems, `Variance(worst_variance(7), 0.0, 0.0)`.
     """
     return scale**2 / 4
 
@@ -200,26 +199,15 @@ def worst_variance(scale: float) -> float:
 # ----------------------------------------------------------------------------------------------------- errors and plans
 
 
-def standard_error(variance: Variance, problems: int, samples: int, verdicts: int = 1) -> float:
-    """Return the standard error of a benchmark's mean over `problems`, with `samples` of each and `verdicts` on each.
+def difference_error(variance: Variance, problems: int, samples: int, verdicts: int = 1) -> float:
+    """Return the standard error of the difference of two models' means over `problems`, a random sample of all problems.
 
-    The problems are a random sample of all problems of interest. A component that is None counts in the one that contains
-    it: more verdicts then do not reduce the judge's noise, and more samples not the sample's. So the error is never too
-    small. Raises ValueError if `variance.problem` is None.
+    Each model has this variance, `samples` of each problem and `verdicts` on each sample, and the true means of the two by
+    problem are independent. A component that is None counts in the one that contains it: more verdicts then do not reduce
+    the judge's noise, and more samples not the sample's. So the error is never too small. Raises ValueError if
+    `variance.problem` is None.
     """
-    return math.sqrt(_between(variance) / problems + _within(variance, samples, verdicts) / problems)
-
-
-def difference_error(
-    variance: Variance, problems: int, samples: int, verdicts: int = 1, shared: bool = True, correlation: float = 0.0
-) -> float:
-    """Return the standard error of the difference of two models' means, each with this variance and these counts.
-
-    On shared problems, variance between problems cancels in proportion to the correlation of the two models' true means by
-    problem (if `sample` is None: of their observed means). On two sets of problems the correlation is ignored.
-    """
-    between = _between(variance) * (1 - correlation if shared else 1)
-    return math.sqrt(2 * (between + _within(variance, samples, verdicts)) / problems)
+    return math.sqrt(2 * (_between(variance) + _within(variance, samples, verdicts)) / problems)
 
 
 def _between(variance: Variance) -> float:
@@ -240,25 +228,6 @@ def detectable(error: float, confidence: float = 0.95, power: float = 0.8) -> fl
     """Return the smallest true difference that a two-sided normal test at this confidence detects with this power."""
     normal = NormalDist()
     return (normal.inv_cdf(1 - (1 - confidence) / 2) + normal.inv_cdf(power)) * error
-
-
-def problems_needed(
-    difference: float,
-    variance: Variance,
-    samples: int,
-    verdicts: int = 1,
-    confidence: float = 0.95,
-    power: float = 0.8,
-    shared: bool = True,
-    correlation: float = 0.0,
-) -> int:
-    """Return the smallest number of problems with which a true difference of two models is `minimum-detectable-effect`."""
-    if not difference > 0:
-        raise ValueError(
-            f"problems needed: a difference of {difference:g}; expected one above 0. Set the smallest difference that matters."
-        )
-    of_one = detectable(difference_error(variance, 1, samples, verdicts, shared, correlation), confidence, power)
-    return max(1, math.ceil((of_one / difference) ** 2 * (1 - ROUNDING)))
 
 
 # ----------------------------------------------------------------------------------------------------------------- runs
