@@ -64,13 +64,18 @@ def write(config: Config, recipe: str, seed: int, results: Path, folder: Path) -
     entries = repeated(config, recipe)
     names = tables_of(entries, seed)
     job = SimpleNamespace(name=recipe, parent=lambda name: Table(name, results))
-    problems: dict[str, list[Line]] = {}
+    problems: dict[str, list[tuple[str, str]]] = {}
     lines = []
     for name in names:
         entry = replace(next(entry for entry in entries.values() if name in entry.grades), grades=[name])
         for cell, attempts in scores.group_attempts(entry, job).items():  # type: ignore[arg-type]  # it reads no more
-            rows = sorted(attempts, key=lambda row: (row["problem"], row["attempt"]))
-            problems[cell.problems] = [row for row in rows if row["attempt"] == 0]
+            order = {problem: place for place, problem in enumerate(dict.fromkeys(row["problem"] for row in attempts))}
+            rows = sorted(attempts, key=lambda row: (order[row["problem"]], row["attempt"]))
+            asked = [(row["problem"], row["level"]) for row in rows if row["attempt"] == 0]
+            if problems.setdefault(cell.problems, asked) != asked:
+                sys.exit(
+                    f"{name}: other problems of {cell.problems}, or in another order; expected those of the other tables."
+                )
             lines.append(
                 {
                     **{"table": name, "seed": seed, **cell._asdict(), "commit": Table(name, results).stamp["commit"]},
@@ -81,10 +86,15 @@ def write(config: Config, recipe: str, seed: int, results: Path, folder: Path) -
                 }
             )
     numbered = [
-        {"problems": name, "problem": row["problem"], "level": row["level"]}
-        for name, rows in problems.items()
-        for row in rows
+        {"problems": name, "problem": problem, "level": level}
+        for name, asked in problems.items()
+        for problem, level in asked
     ]
+    known = [line for line in read_lines(folder / f"{recipe}-problems.csv") if line["problems"] in problems]
+    if known and known != numbered:
+        sys.exit(
+            f"{folder}: its seeds have other problems than seed {seed} of {recipe}; expected the same. Measure anew."
+        )
     _replace(folder / f"{recipe}-problems.csv", "problems", numbered)
     _replace(folder / f"{recipe}-trainings.csv", "seed", list(_trainings(config, names, seed, results)))
     _replace(folder / f"{recipe}.csv", "seed", lines)

@@ -63,7 +63,9 @@ def list_grades(rows: Rows, labels: dict[str, str], by_seed: bool = False) -> It
     yield f"| {'model' if by_seed else 'stage'} | {' | '.join(COLUMNS)} |"
     yield "|---" * (len(COLUMNS) + 1) + "|"
     for model, shown in labels.items():
-        yield f"| {shown} | {' | '.join(_cell(rows, model, column, 'avg', by_seed) for column in COLUMNS)} |".replace("  ", " ")
+        yield f"| {shown} | {' | '.join(_cell(rows, model, column, 'avg', by_seed) for column in COLUMNS)} |".replace(
+            "  ", " "
+        )
 
 
 def list_rates(rows: Rows) -> Iterator[str]:
