@@ -93,7 +93,7 @@ def write(config: Config, recipe: str, seed: int, results: Path, folder: Path) -
     known = [line for line in read_lines(folder / f"{recipe}-problems.csv") if line["problems"] in problems]
     if known and known != numbered:
         sys.exit(
-            f"{folder}: its seeds have other problems than seed {seed} of {recipe}; expected the same. Measure anew."
+            f"{folder}: its seeds have other problems than seed {seed} of {recipe}; expected the same. Remove its files to measure again."
         )
     _replace(folder / f"{recipe}-problems.csv", "problems", numbered)
     _replace(folder / f"{recipe}-trainings.csv", "seed", list(_trainings(config, names, seed, results)))

@@ -86,24 +86,10 @@ def _by_split(
         yield {**BLANK, **group._asdict(), "baseline": against, "metric": metric, "slice": part, **numbers}
 
 
-BLANK = dict.fromkeys(
-    (
-        "model",
-        "baseline",
-        "problems",
-        "sampling",
-        "grader",
-        "value",
-        "low",
-        "high",
-        "p_value",
-        "p_adjusted",
-        "n_seeds",
-        "n_above_zero",
-        "tokens_per_problem",
-        "dollars_per_problem",
-    )
-)
+BLANK = dict.fromkeys((
+    "model", "baseline", "problems", "sampling", "grader", "value", "low", "high", "p_value", "p_adjusted", "n_seeds",
+    "n_above_zero", "tokens_per_problem", "dollars_per_problem",
+))  # fmt: skip
 
 
 def compute_metric(kernel: Any, attempts: Rows, entry: Scores, argument: Any = None) -> dict[str, Any]:

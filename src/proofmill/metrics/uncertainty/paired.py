@@ -13,11 +13,11 @@ Differences from a bootstrap interval next to such a p:
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from proofmill.metrics.uncertainty.intervals import batches, of_mean, t_quantile
+from proofmill.metrics.uncertainty.intervals import Ends, batches, of_mean, t_quantile
 
 EXACT = 14  # differences whose sign flips are enumerated, if no others differ from 0
 DRAWS = 2**15  # sign flips, if not all are enumerated
@@ -59,30 +59,26 @@ def over_problems(
     p = float(np.count_nonzero(smaller_F <= 0 if total >= 0 else larger_F >= 0)) / flips
     place = math.ceil((1 - confidence) * flips) - 1
     low, high = float(np.partition(smaller_F, place)[place]), float(np.partition(larger_F, -1 - place)[-1 - place])
-    return _widen(Test(low, high, p), differences_P, bound, reach or bound, confidence, resamples, seed)
+    least = _allow_for_others(differences_P, reach or bound, confidence, resamples, seed)
+    return _widen(Test(low, high, p), least, bound, 1 - confidence)
 
 
-def _widen(
-    test: Test,
-    differences_P: np.ndarray,
-    bound: float | None,
-    reach: float | None,
-    confidence: float,
-    resamples: int,
-    seed: int,
-) -> Test:
-    """Return a test whose ends are at least as far as those of `of_mean`, but do not cross a 0 that it rejects."""
+def _widen(test: Test, least: Ends, bound: float | None, alpha: float) -> Test:
+    """Return a test whose ends are at least as far as `least`, but do not cross a 0 that it rejects at `alpha`."""
     low, high, p = test
     assert low is not None and high is not None, "a test before it is widened has ends"
-    if reach is not None:
-        below, above = of_mean(differences_P, (-reach, reach), confidence, resamples, seed)
-        assert below is not None and above is not None, "a bounded value has an interval"
-        is_shown = p < 1 - confidence
-        low = low if is_shown and below <= 0 < low else min(low, below)
-        high = high if is_shown and above >= 0 > high else max(high, above)
+    below, above = least
+    if below is not None and above is not None:
+        low = low if p < alpha and below <= 0 < low else min(low, below)
+        high = high if p < alpha and above >= 0 > high else max(high, above)
     if bound is not None:
         low, high = max(low, -bound), min(high, bound)
     return Test(low if np.isfinite(low) else None, high if np.isfinite(high) else None, p)
+
+
+def _allow_for_others(differences_P: np.ndarray, reach: float | None, *options: Any) -> Ends:
+    """Return the interval that allows for problems that were not drawn; none if a difference has no bound."""
+    return (None, None) if reach is None else of_mean(differences_P, (-reach, reach), *options)
 
 
 def _means_of_parts(differences_P: np.ndarray, seed: int, draws: int) -> tuple[np.ndarray, np.ndarray]:
@@ -149,13 +145,13 @@ def over_seeds(
         parts = ((seeds, by_seed), (problems, by_problem))
         return math.sqrt(sum(part and t_quantile(1 - tails / 2, number - 1) ** 2 * part for number, part in parts))
 
-    least, most = 1e-15, 1.0  # p is the share in both tails whose margin ends at 0
+    fewest, most = 1e-15, 1.0  # p is the share in both tails whose margin ends at 0
     for _ in range(50):
-        tails = (least + most) / 2
-        least, most = (least, tails) if margin(tails) < abs(mean) else (tails, most)
+        tails = (fewest + most) / 2
+        fewest, most = (fewest, tails) if margin(tails) < abs(mean) else (tails, most)
     half = margin(1 - confidence)
-    test = Test(mean - half, mean + half, most)
-    return _widen(test, mean_P, bound, reach or bound, confidence, resamples, seed)
+    least = _allow_for_others(mean_P, reach or bound, confidence, resamples, seed)
+    return _widen(Test(mean - half, mean + half, most), least, bound, 1 - confidence)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
