@@ -86,7 +86,7 @@ def write(config: Config, recipe: str, seed: int, results: Path, folder: Path) -
                 }
             )
     numbered = [
-        {"problems": name, "problem": problem, "level": level}
+        {"problems": name, "problem": problem, "level": level or ""}
         for name, asked in problems.items()
         for problem, level in asked
     ]
@@ -124,11 +124,13 @@ def _trainings(config: Config, names: Iterable[str], seed: int, results: Path) -
 
 
 def _list(values: Iterable[float | None]) -> str:
-    return " ".join("-" if value is None else f"{float(value):g}" for value in values)
+    return " ".join("-" if value is None else repr(float(value)).removesuffix(".0") for value in values)
 
 
 def _replace(path: Path, key: str, lines: Sequence[Line]) -> None:
     """Add lines to a file, in place of those with the same keys."""
+    if not lines:
+        return
     keys = {str(line[key]) for line in lines}
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = [line for line in read_lines(path) if line[key] not in keys]
@@ -161,7 +163,7 @@ def _attempts(line: Line, problems: Mapping[str, Sequence[Line]]) -> Iterator[di
     for place, values in enumerate(zip(grades, formed, tokens, strict=True)):
         yield {
             **blank,
-            **{field: asked[place // count][field] for field in ("problem", "level")},
+            **{"problem": asked[place // count]["problem"], "level": asked[place // count]["level"] or None},
             **{"attempt": place % count, "max_points": float(line["max_points"])},
             **dict(zip(("grade", "well_formed", "response_tokens"), values, strict=True)),
         }
@@ -205,19 +207,22 @@ def read_lines(path: Path) -> list[dict[str, str]]:
 
 
 def complete(config: Config, recipes: Sequence[str], seeds: Sequence[int] | None, cores: str, folder: Path) -> None:
-    """Build each seed that a file lacks, and add its lines."""
-    planned = sorted(
-        {seed for recipe in recipes for entry in repeated(config, recipe).values() for seed in entry.seeds}
-    )
+    """Build what a file lacks of each seed, and add its lines."""
+    entries = {recipe: repeated(config, recipe) for recipe in recipes}
+    planned = sorted({seed for some in entries.values() for entry in some.values() for seed in entry.seeds})
+    if unknown := sorted({*(seeds or ())} - {*planned}):
+        sys.exit(f"--seeds has {unknown[0]}, which {', '.join(recipes)} do not name; expected some of {planned}.")
     for seed in planned if seeds is None else seeds:
-        done = {recipe: {int(line["seed"]) for line in read_lines(folder / f"{recipe}.csv")} for recipe in recipes}
-        missing = [recipe for recipe in recipes if seed not in done[recipe]]
-        names = dict.fromkeys(name for recipe in missing for name in tables_of(repeated(config, recipe), seed))
-        if not names:
-            print(f"seed {seed}: in {folder}", flush=True)
+        wanted = {recipe: tables_of(some, seed) for recipe, some in entries.items()}
+        kept = {recipe: {line["table"] for line in read_lines(folder / f"{recipe}.csv")} for recipe in recipes}
+        missing = {recipe: names for recipe, names in wanted.items() if not kept[recipe].issuperset(names)}
+        if not missing:
+            print(f"seed {seed}: complete in {folder}", flush=True)
             continue
-        print(f"seed {seed}: {len(names)} tables of grades for {', '.join(missing)}", flush=True)
-        targets = [str(Table(name, Path(config.results)).path) for name in names]
+        targets = dict.fromkeys(
+            str(Table(name, Path(config.results)).path) for names in missing.values() for name in names
+        )
+        print(f"seed {seed}: {len(targets)} tables of grades for {', '.join(missing)}", flush=True)
         subprocess.run([sys.executable, "-m", "snakemake", "--cores", cores, *targets], check=True)
         for recipe in missing:
             write(config, recipe, seed, Path(config.results), folder)
