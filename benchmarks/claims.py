@@ -59,9 +59,9 @@ class Results:
                 self.groups[name] = groups = seeds.group(tables, entry)
                 self.rows[name], settled = scores.score_groups(groups, entry)
                 self.settled[name] = {claim.name: claim.to_stamp() for claim in settled}
-            for point in seeds.read_trainings(recipe, folder):
-                by_seed = self.curves.setdefault((without_seed(point["name"]), point["metric"]), {})
-                by_seed.setdefault(point["seed"], []).append((point["step"], point["value"]))
+        for point in seeds.read_trainings(RECIPE, folder):
+            by_seed = self.curves.setdefault((without_seed(point["name"]), point["metric"]), {})
+            by_seed.setdefault(point["seed"], []).append((point["step"], point["value"]))
         self.entries = config.entries
 
     def seeds(self, name: str) -> list[int]:
@@ -187,10 +187,9 @@ def list_parts(results: Results) -> Iterator[str]:
         models = claim["model"], claim["baseline"]
         both = [next(rows for cell, rows in groups.items() if cell[:2] == (m, claim["problems"])) for m in models]
         cells = [_difference(claim)]
-        wanted = [("avg-at-k", part) for part in parts] + [("well-formed-grade", None)]
-        for metric, part in wanted:
-            chosen = [where(rows, has("level", part)) if part else rows for rows in both]
-            kernel: Any = METRICS[metric].apply
+        kernel: Any = METRICS["avg-at-k"].apply
+        for field, value in [*(("level", part) for part in parts), ("well_formed", 1.0)]:
+            chosen = [where(rows, has(field, value)) for rows in both]
             cells.append(_difference(pair_numbers(kernel, None, models, (chosen[0], chosen[1]), results.entries[WAYS])))
         yield f"| {' | '.join([name, *cells])} |"
 

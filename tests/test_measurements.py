@@ -12,7 +12,7 @@ REPEATED = {
     **SMALL,
     "scores/once": {
         "grades": ["grades/cold"],
-        "metrics": ["avg-at-k", "solve-rate", "format-rate", "well-formed-grade"],
+        "metrics": ["avg-at-k", "solve-rate", "format-rate", "tokens"],
     },
     "scores/again": {"repeat": "scores/once", "seeds": [0]},
 }

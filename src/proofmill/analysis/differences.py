@@ -125,7 +125,7 @@ def _of_scores(one: Table, other: Table) -> Iterator[str]:
     """Yield the differences of mean grades, for the cells of both tables, compared problem by problem."""
     before, after = _cells(one), _cells(other)
     entry = _entry(other)
-    compared = []
+    compared, scales = [], []
     for (model, *where), rows in after.items():
         for (baseline, *other_cell), old in before.items():
             single = len(before) == len(after) == 1  # then compare the two models, or sampling settings
@@ -133,12 +133,15 @@ def _of_scores(one: Table, other: Table) -> Iterator[str]:
                 single and (where[0], where[2]) == (other_cell[0], other_cell[2])
             ):
                 if rows[0]["max_points"] != old[0]["max_points"]:
-                    yield f"scores of {model}: out of {rows[0]['max_points']} and {old[0]['max_points']} points; not compared"
+                    scales.append(
+                        f"{model}: out of {rows[0]['max_points']} and {old[0]['max_points']} points; not compared"
+                    )
                     continue
                 numbers = pair_numbers(METRICS["avg-at-k"].apply, None, (model, baseline), (rows, old), entry)
                 compared.append((model, where, numbers))
     adjust([numbers for *_, numbers in compared])
-    if not compared:
+    yield from (f"scores of {scale}" for scale in scales)
+    if not compared and not scales:
         yield "scores: no cell is in both tables"
     for model, (problems, sampling, grader), numbers in compared:
         cell = f"{model} on {problems} ({sampling}) by {grader}"

@@ -220,11 +220,11 @@ def build_spearman(pairs: Collection[tuple[float, float]]) -> Agreement:
 
     A problem's sums are its numbers of proofs by pair, since the ranks of grades depend on the problems that are drawn.
     """
-    levels = sorted({grade for pair in pairs for grade in pair}) or [0.0]
-    low, high = levels[0], levels[-1]
+    grades = {grade for pair in pairs for grade in pair}
+    low, high = min(grades, default=0.0), max(grades, default=0.0)
     kinds = sorted({*pairs, (low, low), (low, high), (high, low), (high, high)})
     places = {pair: place for place, pair in enumerate(kinds)}
-    level_2D = np.searchsorted(levels, np.array(kinds).T)
+    sides = [np.unique(side_D, return_inverse=True, return_counts=True)[1:] for side_D in zip(*kinds, strict=True)]
 
     def count(pairs: Iterable[tuple[float, float]]) -> np.ndarray:
         return np.bincount([places[pair] for pair in pairs], minlength=len(kinds)).astype(float)
@@ -235,8 +235,9 @@ def build_spearman(pairs: Collection[tuple[float, float]]) -> Agreement:
     def value(totals_RD: np.ndarray) -> np.ndarray:
         """Compute the correlation of midranks, the means of the ranks of equal grades."""
         ranks = []
-        for level_D in level_2D:
-            level_RL = totals_RD @ np.eye(len(levels))[level_D]
+        for level_D, size_L in sides:
+            sorted_RD = totals_RD[:, level_D.argsort(kind="stable")]
+            level_RL = np.add.reduceat(sorted_RD, size_L.cumsum() - size_L, axis=1)
             rank_RD = (level_RL.cumsum(axis=1) - level_RL / 2)[:, level_D]
             mean_R1 = (rank_RD * totals_RD).sum(axis=1, keepdims=True) / totals_RD.sum(axis=1, keepdims=True)
             ranks.append(rank_RD - mean_R1)

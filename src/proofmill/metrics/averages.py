@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from proofmill.metrics.attempt_table import Rows
-from proofmill.metrics.comparisons import by_seed, difference_matrix, test_numbers, values_of
+from proofmill.metrics.comparisons import by_seed, difference_matrix, select_seeds, test_numbers, values_of
 from proofmill.metrics.kernels import OfAttempts, OfProblem
 from proofmill.metrics.metrics import METRICS, label
 from proofmill.metrics.score_rows import BLANK, Cell, largest
@@ -154,7 +154,7 @@ def _difference(
     else:
         differences_SP = np.zeros((1, 0))
     both = [rows for ours, theirs, _ in pairs for rows in (ours, theirs)]
-    return test_numbers(differences_SP, bound, both, entry, reach)
+    return test_numbers(differences_SP, bound, select_seeds(both, seeds), entry, reach)
 
 
 def _cell(row: Row) -> Cell:

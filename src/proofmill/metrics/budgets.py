@@ -9,7 +9,7 @@ cost curve of the setting.
 
 A scaffold is compared with the baseline's single attempts and each of its rules at equal spending: k is the number of
 attempts with the same average cost. If k is not a whole number, the value is interpolated between floor(k) and ceil(k).
-Difference, interval and test are by problem, as between two models.
+Difference, interval and test are by problem and by training seed, as between two models.
 
 From: the cost of a point, which QED-Nano's table of scaffolds leaves open; Brown et al. 2024 ("Large Language Monkeys",
 section 3) for grades over numbers of attempts; Snell et al. 2024 ("Scaling LLM Test-Time Compute Optimally", section 5)

@@ -96,9 +96,8 @@ def compare_values(
 ) -> dict[str, Any]:
     """Return the numbers of the mean difference of two models, each with its own values by problem."""
     differences = by_seed(models, values, both)
-    return test_numbers(
-        difference_matrix(differences), bound, [_select_paired(rows, differences) for rows in both], entry
-    )
+    seeds = [seed for seed, of_seed in differences.items() if of_seed]
+    return test_numbers(difference_matrix(differences), bound, select_seeds(both, seeds), entry)
 
 
 def by_seed(models: tuple[str, str], values: tuple[Values, Values], both: tuple[Rows, Rows]) -> Differences:
@@ -121,9 +120,9 @@ def by_seed(models: tuple[str, str], values: tuple[Values, Values], both: tuple[
     }
 
 
-def _select_paired(rows: Rows, differences: Differences) -> Rows:
-    """Return the attempts of the seeds that are compared; all those of a model without seeds of its own."""
-    return where(rows, lambda row: row["seed"] in differences) or rows
+def select_seeds(both: Sequence[Rows], seeds: Sequence[int]) -> list[Rows]:
+    """Return the attempts in the seeds that are compared; all those of a model without seeds of its own."""
+    return [where(rows, lambda row: row["seed"] in seeds) or (rows if seeds else []) for rows in both]
 
 
 def difference_matrix(differences: Differences) -> np.ndarray:

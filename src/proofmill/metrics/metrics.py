@@ -43,10 +43,6 @@ def _well_formed(row: Row) -> float | None:
     return None if row["well_formed"] is None else float(row["well_formed"])
 
 
-def _grade_of_well_formed(row: Row) -> float | None:
-    return row["grade"] if row["well_formed"] else None
-
-
 def _cut_off(row: Row) -> float | None:
     return None if row["well_formed"] is None else float(row["stop_reason"] == StopReason.LENGTH)
 
@@ -258,10 +254,6 @@ METRICS: dict[str, Named] = {
     ),
     "format-rate": Named(
         OfAttempts(_well_formed, 1.0), "share of attempts with closed reasoning, one box, and not truncated"
-    ),
-    "well-formed-grade": Named(
-        OfAttempts(_grade_of_well_formed, "grade"),
-        "mean grade of the attempts that `format-rate` counts; `n` has only these",
     ),
     "truncation-rate": Named(OfAttempts(_cut_off, 1.0), "share of attempts that were truncated"),
     "empty-rate": Named(
