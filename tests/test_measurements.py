@@ -1,6 +1,7 @@
 """Attempts of finished seeds, kept as CSV by benchmarks/seeds.py: scores from them, and seeds that are not measured again."""
 
 import runpy
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -32,6 +33,10 @@ def made(small, mill):
     return mill
 
 
+def made_job(made):
+    return SimpleNamespace(name="again", parent=made.table)
+
+
 def test_scores_from_the_files_are_those_of_the_tables(made, seeds, tmp_path):
     """Every number of the scores comes back from grades, form and tokens; writing a seed twice leaves it once."""
     config = SimpleNamespace(entries=made.config.entries, recipes={"again": ["scores/again"]})
@@ -45,6 +50,28 @@ def test_scores_from_the_files_are_those_of_the_tables(made, seeds, tmp_path):
     assert settled == []
     costs = {(point["name"], point["metric"]): point["value"] for point in seeds.read_trainings("again", tmp_path)}
     assert costs["sft/cold", "training-seconds"] > 0
+
+
+def test_seeds_of_one_model_come_together(made, seeds, tmp_path, monkeypatch):
+    """A second seed is added to the first, and a missing grade, a fraction and a missing level come back as they were."""
+    grades = made.table("grades/cold")
+    (first,) = scores.group_attempts(made.config.entries["scores/once"], made_job(made)).values()
+    second = [{**row, "seed": 1, "grade": 7 / 3 if row["attempt"] else None, "level": None} for row in first]
+    entry = replace(made.config.entries["scores/again"], grades=["grades/cold", "grades/cold@seed-1"], seeds=[0, 1])
+    config = SimpleNamespace(
+        entries={**made.config.entries, "scores/again": entry}, recipes={"again": ["scores/again"]}
+    )
+    config.entries["grades/cold@seed-1"] = made.config.entries["grades/cold"]
+    cell = next(iter(scores.group_attempts(made.config.entries["scores/once"], made_job(made))))
+    of_seeds = {"grades/cold": [{**row, "level": None} for row in first], "grades/cold@seed-1": second}
+    monkeypatch.setattr(scores, "group_attempts", lambda entry, job: {cell: of_seeds[entry.grades[0]]})
+    monkeypatch.setitem(seeds.write.__globals__, "Table", lambda name, results: grades)
+    for seed in (0, 1):
+        seeds.write(config, "again", seed, made.results, tmp_path)
+    (found,) = seeds.group(seeds.read("again", tmp_path), entry).values()
+    kept = ("seed", "problem", "attempt", "grade", "max_points", "well_formed", "response_tokens", "level")
+    expected = [{field: row[field] for field in kept} for name in entry.grades for row in of_seeds[name]]
+    assert [{field: row[field] for field in kept} for row in found] == expected
 
 
 def test_finished_seeds_are_not_measured_again(made, seeds, tmp_path, monkeypatch):

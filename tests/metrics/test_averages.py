@@ -5,6 +5,7 @@ import pytest
 
 from proofmill.metrics import averages
 from proofmill.metrics.averages import combine, weights
+from proofmill.metrics.comparisons import comparisons
 from proofmill.metrics.page import page
 from proofmill.metrics.score_rows import Cell, compute_rows
 from proofmill.schema.entries.scores_entry import Scores
@@ -172,3 +173,22 @@ def test_averages_of_what_is_not_measured_are_refused(settings, found):
     """Names are checked when the configuration is read: an average may name benchmarks of the entry and earlier ones."""
     faults = list(averages.faults(Scores(models=["base/x"], problems=["problems/a"], **settings)))
     assert [found in fault for fault in faults] == [True] * len(faults) and bool(faults) == bool(found)
+
+
+def test_attempts_of_seeds_that_are_not_compared_do_not_count():
+    """Of two trainings with one common seed, only its attempts are in `n` of a comparison and of an average."""
+    grades = {"problems/a": [0, 1, 1, 0], "problems/b": [1, 1, 0, 1]}
+    groups = {
+        cell(model, name[-1]): [{**row, "seed": seed} for seed in seeds for row in attempts(of_problems)]
+        for model, seeds in (("sft/m", (0, 1)), ("sft/n", (1, 2)))
+        for name, of_problems in grades.items()
+    }
+    entry, *_ = measured(groups, compare=[["sft/m", "sft/n"]])
+    (average,) = averages.differences(groups, [("avg-at-k", None)], entry)
+    assert (average["n"], average["n_seeds"], average["n_problems"]) == (16, 1, 8)
+    pairs = list(comparisons(groups, [("avg-at-k", None)], entry))
+    assert [(row["n"], row["n_seeds"]) for row in pairs] == [(8, 1), (8, 1)]
+    for row in groups[cell("sft/n", "a")]:
+        row["seed"] += 5
+    alone = next(row for row in comparisons(groups, [("avg-at-k", None)], entry) if row["problems"] == "problems/a")
+    assert (alone["n"], alone["value"], alone["unscored"]) == (0, None, 0.0)
