@@ -81,25 +81,28 @@ def list_rates(rows: Rows) -> Iterator[str]:
         yield f"| `{model}` | {' | '.join(cells)} |".replace("  ", " ")
 
 
+def score(folder: Path) -> Rows:
+    """Return the score rows of all finished seeds."""
+    config, tables = expand(yaml_files.read("config.yaml")), seeds.read(RECIPE, folder)
+    entries = seeds.repeated(config, RECIPE).values() if tables else ()
+    return [row for entry in entries for row in scores.score_groups(seeds.group(tables, entry), entry)[0]]
+
+
+def fill(text: str, rows: Rows) -> str:
+    """Return a page with the tables of these rows."""
+    blocks = {
+        "stages": list_grades(rows, STAGES),
+        "stages-by-seed": list_grades(rows, {model: f"`{model}`" for model in STAGES}, by_seed=True),
+        "rates": list_rates(rows),
+    }
+    return BLOCK.sub(lambda match: "\n".join([match[1].rstrip("\n"), *blocks[match[2]], match[3]]), text)
+
+
 def main(folder: Path) -> None:
     """Fill the pages, and print the differences."""
-    config = expand(yaml_files.read("config.yaml"))
-    tables = seeds.read(RECIPE, folder)
-    rows: Rows = []
-    for entry in seeds.repeated(config, RECIPE).values():
-        rows += scores.score_groups(seeds.group(tables, entry), entry)[0]
-    blocks = {
-        "stages": list(list_grades(rows, STAGES)),
-        "stages-by-seed": list(list_grades(rows, {model: f"`{model}`" for model in STAGES}, by_seed=True)),
-        "rates": list(list_rates(rows)),
-    }
+    rows = score(folder)
     for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        filled = BLOCK.sub(
-            lambda match: match[1] + "\n".join(blocks[match[2]]) + "\n" + match[3] if match[2] in blocks else match[0],
-            text,
-        )
-        page.write_text(filled, encoding="utf-8")
+        page.write_text(fill(page.read_text(encoding="utf-8"), rows), encoding="utf-8")
     for row in rows:
         if row["baseline"] and row["slice"] == "all":
             where = f"{row['model']} - {row['baseline']} on {row['problems']} ({row['sampling']}), {row['metric']}"

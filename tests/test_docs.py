@@ -84,5 +84,24 @@ def test_make_knows_it(page, words):
 def test_picture_is_that_of_the_table():
     """docs/images/nano-scores.svg shows the grades that README.md has."""
     made = runpy.run_path(str(ROOT / "docs/images/nano-scores.py"))
-    assert len(made["ROW"].findall((ROOT / "README.md").read_text(encoding="utf-8"))) == 8
+    assert len(made["ROW"].findall((ROOT / "README.md").read_text(encoding="utf-8"))) == 9
     assert made["picture"]() == (ROOT / "docs/images/nano-scores.svg").read_text(encoding="utf-8")
+
+
+def test_scores_of_the_pages_are_those_of_the_kept_attempts(monkeypatch):
+    """README.md and docs/performance.md have the numbers that benchmarks/stages.py computes from docs/measurements."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    stages = runpy.run_path(str(ROOT / "benchmarks/stages.py"))
+    rows = stages["score"](ROOT / "docs/measurements")
+    for page in stages["PAGES"]:
+        text = page.read_text(encoding="utf-8")
+        assert stages["BLOCK"].search(text) and stages["fill"](text, rows) == text
+
+
+@pytest.mark.slow
+def test_claims_of_the_page_are_those_of_the_kept_attempts(monkeypatch):
+    """docs/claims.md has the numbers that benchmarks/claims.py computes from docs/measurements."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    claims, page = runpy.run_path(str(ROOT / "benchmarks/claims.py")), ROOT / "docs/claims.md"
+    results = claims["Results"](expand(yaml_files.read("config.yaml")), ROOT / "docs/measurements")
+    assert claims["fill"](page.read_text(encoding="utf-8"), results) == page.read_text(encoding="utf-8")
