@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mill import REFEREE, SMALL, Mill
@@ -178,6 +178,7 @@ def test_shared_problems_are_counted(small, mill):
 # ------------------------------------------------------------------------------------------- k attempts, runs and tokens
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(st.one_of(st.none(), st.integers(0, 7)), min_size=1, max_size=5), min_size=1, max_size=6),
     st.integers(1, 3),
