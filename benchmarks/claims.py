@@ -8,7 +8,6 @@ stays unchanged, and so do blocks without numbers in the folder.
 """
 
 import argparse
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,7 +29,6 @@ from proofmill.metrics.metrics import METRICS
 from proofmill.schema.names import without_seed
 
 PAGE = seeds.ROOT / "docs/claims.md"
-BLOCK = re.compile(r"(<!-- numbers: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 RECIPE, STALE_RECIPE, TUNING = "nano-claims", "nano-staleness", "nano-tuning"
 WAYS, ATTEMPTS, REWARDS = "scores/claims-ways-seeds", "scores/claims-attempts-seeds", "scores/claims-rewards-seeds"
 SCORES = (WAYS, ATTEMPTS, REWARDS)
@@ -72,10 +70,10 @@ class Results:
         """Return the outcome of each claim of these scores, ordered by name."""
         return dict(sorted((name, claim) for each in names for name, claim in self.settled.get(each, {}).items()))
 
-    def scores(self, *names: str, part: str = "all") -> list[dict[str, Any]]:
-        """Return the score rows of single models, over all problems or a part of them."""
+    def scores(self, *names: str) -> list[dict[str, Any]]:
+        """Return the score rows of single models over all problems."""
         rows = [row for name in names for row in self.rows.get(name, ())]
-        return [row for row in rows if row["slice"] == part and row["model"] and row["baseline"] is None]
+        return [row for row in rows if row["slice"] == "all" and row["model"] and row["baseline"] is None]
 
     def curve(self, name: str, metric: str) -> list[Curve]:
         """Return a metric of a training by step, for each finished seed."""
@@ -320,12 +318,7 @@ def _draw_interval(axes: Any, numbers: Mapping[str, Any], y: float, **looks: Any
 
 def fill(text: str, results: Results) -> str:
     """Return the page with new numbers in each block that has some."""
-
-    def block(match: re.Match[str]) -> str:
-        lines = list(BLOCKS[match[2]](results))
-        return match[1] + "\n".join(lines).strip("\n") + "\n" + match[3] if lines else match[0]
-
-    return BLOCK.sub(block, text)
+    return seeds.fill(text, lambda name: BLOCKS[name](results))
 
 
 def main(config: Config, folder: Path = seeds.FOLDER, page: Path = PAGE) -> None:

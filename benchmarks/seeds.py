@@ -15,9 +15,11 @@ computed from the files alone (benchmarks/claims.py).
 
 import argparse
 import csv
+import io
+import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,12 +31,14 @@ from proofmill.config import yaml_files
 from proofmill.config.config import Config, expand
 from proofmill.metrics.attempt_table import AttemptTable, Rows
 from proofmill.metrics.score_rows import Cell
+from proofmill.runtime import durable
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.names import kind_of, parse_seed
 from proofmill.schema.references import ancestors
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs/measurements"
+BLOCK = re.compile(r"(<!-- numbers: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)  # of a page, with its name
 CURVES = ("audit/grade", "audit/gap", "unscored")  # metrics of a training that pages show
 SECONDS, ATTEMPTS = "training-seconds", "attempts"  # what a training or a table of responses took, at step 0
 # Fields of an attempt that the files do not keep; the metrics of such recipes do not read them.
@@ -133,12 +137,11 @@ def _replace(path: Path, key: str, lines: Sequence[Line]) -> None:
         return
     keys = {str(line[key]) for line in lines}
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = [line for line in read_lines(path) if line[key] not in keys]
-    with open(path.with_suffix(".part"), "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows([*kept, *lines])
-    path.with_suffix(".part").replace(path)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows([*(line for line in read_lines(path) if line[key] not in keys), *lines])
+    durable.write(path, text.getvalue())
 
 
 # -------------------------------------------------------------------------------------------------------------- reading
@@ -201,6 +204,16 @@ def read_lines(path: Path) -> list[dict[str, str]]:
     csv.field_size_limit(2**24)
     with open(path, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def fill(text: str, lines_of: Callable[[str], Iterable[str]]) -> str:
+    """Return a page with new lines in each block, by the block's name; a block without new lines stays as it is."""
+
+    def block(match: re.Match[str]) -> str:
+        lines = list(lines_of(match[2]))
+        return match[1] + "\n".join(lines).strip("\n") + "\n" + match[3] if lines else match[0]
+
+    return BLOCK.sub(block, text)
 
 
 # ------------------------------------------------------------------------------------------------------------ measuring

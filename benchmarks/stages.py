@@ -8,7 +8,7 @@ their intervals and adjusted p.
 """
 
 import argparse
-import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,6 @@ COLUMNS = {
     "longer, T=1": ("problems/bench-longer", "sampled"),
     "longer, greedy": ("problems/bench-longer", "greedy"),
 }
-BLOCK = re.compile(r"(<!-- numbers: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 Rows = list[dict[str, Any]]
 
 
@@ -84,7 +83,9 @@ def list_rates(rows: Rows) -> Iterator[str]:
 def score(folder: Path) -> Rows:
     """Return the score rows of all finished seeds."""
     config, tables = expand(yaml_files.read("config.yaml")), seeds.read(RECIPE, folder)
-    entries = seeds.repeated(config, RECIPE).values() if tables else ()
+    if not tables:
+        sys.exit(f"{folder}: has no {RECIPE}.csv; expected finished seeds. Run python benchmarks/seeds.py {RECIPE}.")
+    entries = seeds.repeated(config, RECIPE).values()
     return [row for entry in entries for row in scores.score_groups(seeds.group(tables, entry), entry)[0]]
 
 
@@ -95,7 +96,7 @@ def fill(text: str, rows: Rows) -> str:
         "stages-by-seed": list_grades(rows, {model: f"`{model}`" for model in STAGES}, by_seed=True),
         "rates": list_rates(rows),
     }
-    return BLOCK.sub(lambda match: "\n".join([match[1].rstrip("\n"), *blocks[match[2]], match[3]]), text)
+    return seeds.fill(text, blocks.__getitem__)
 
 
 def main(folder: Path) -> None:

@@ -95,7 +95,7 @@ def test_scores_of_the_pages_are_those_of_the_kept_attempts(monkeypatch):
     rows = stages["score"](ROOT / "docs/measurements")
     for page in stages["PAGES"]:
         text = page.read_text(encoding="utf-8")
-        assert stages["BLOCK"].search(text) and stages["fill"](text, rows) == text
+        assert stages["seeds"].BLOCK.search(text) and stages["fill"](text, rows) == text
 
 
 @pytest.mark.slow
