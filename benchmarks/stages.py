@@ -26,7 +26,7 @@ STAGES = {
     "sft/cold": "cold start (`sft/cold`)",
     "sft/rejection": "cold start, then rejection sampling (`sft/rejection`)",
     "sft/round-2": "rejection sampling twice (`sft/round-2`, control)",
-    "sft/partial": "rejection sampling twice, from 4 points on (`sft/partial`, control)",
+    "sft/partial": "rejection sampling twice, keeping 4 points or more (`sft/partial`, control)",
     "grpo/nano": "rejection sampling, then GRPO (`grpo/nano`)",
     "sft/student": "student, cold start (`sft/student`)",
     "sft/student-longer": "student, 500 more SFT steps (`sft/student-longer`, control)",
