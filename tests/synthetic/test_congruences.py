@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofmill.synthetic import congruences
-from proofmill.synthetic.congruences import BOUNDS, FAMILIES, PARTS, Congruence
+from proofmill.synthetic.congruences import BOUNDS, FAMILIES, Congruence
+from proofmill.synthetic.parts import PARTS
 
 SOME = list(itertools.islice(congruences.problems("train", 0), 400))
 

@@ -21,7 +21,7 @@ from proofmill.schema.names import kind_of
 from proofmill.schema.references import reference_fields, references
 from proofmill.schema.registry_items import models_in
 from proofmill.sources import conversations
-from proofmill.synthetic import congruences, referee
+from proofmill.synthetic import referee
 from proofmill.text.suggestions import among, nearest
 
 
@@ -69,7 +69,6 @@ def _context(entries: Mapping[str, Any]) -> Context:
         then_of=escalation.then_of,
         max_points=escalation.max_points,
         address_fault=lambda path: registry.fault_of(path) if registry.is_public(path) else None,
-        size_faults=congruences.size_faults,
         referee_fault=referee.option_fault,
         price_of=prices.price_of,
         conversation_columns=conversations.COLUMNS,

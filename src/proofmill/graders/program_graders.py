@@ -20,7 +20,7 @@ from proofmill.answers import extraction
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.schema.reasons import Reason, StopReason
-from proofmill.synthetic import congruences, grading
+from proofmill.synthetic import congruences, grading, small_tasks
 from proofmill.synthetic.grading import MAX_POINTS
 
 Check = Callable[[Sequence[Submission]], Iterable[Verdict]]  # a verdict for each submission, in order
@@ -145,6 +145,10 @@ def _check_lines(submission: Submission) -> Verdict:
     return Verdict(float(checked.points()), full, Reason.OK, " ".join(checked.faults()))
 
 
+def _grade_small_task(submission: Submission) -> float:
+    return small_tasks.grade(submission.answer or "", submission.final)
+
+
 PROGRAMS: dict[str, ProgramGrader] = {
     "arithmetic": ProgramGrader(MAX_POINTS, "checks proofs of the arithmetic family line by line", _arithmetic),
     "final-answer": ProgramGrader(
@@ -162,6 +166,13 @@ PROGRAMS: dict[str, ProgramGrader] = {
         ("answer",),
         wants="answers",
         reads="flexible",
+    ),
+    "small-tasks": ProgramGrader(
+        1,
+        "compares the last number, list, date, expression etc. with the answer; a list gets its share of correct places",
+        grades(_grade_small_task),
+        ("answer",),
+        wants="answers",
     ),
     "tests": ProgramGrader(
         1,

@@ -25,7 +25,6 @@ class Context:
     then_of: Callable[[Any, Mapping[str, Any]], Any]
     max_points: Callable[[Any], int]
     address_fault: Callable[[str], str | None]  # public_data/registry.py
-    size_faults: Callable[[Any], Iterator[str]]  # synthetic/congruences.py
     referee_fault: Callable[[Any], str | None]  # synthetic/referee.py
     price_of: Callable[[Any], Any]  # calls/prices.py
     conversation_columns: tuple[str, ...]  # sources/conversations.py

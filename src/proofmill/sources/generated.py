@@ -1,4 +1,4 @@
-"""Generated problems: the embedded congruences, also as forum threads, and tasks about tiny programs.
+"""Generated problems: the embedded congruences, also as forum threads, small tasks, and tasks about tiny programs.
 
 The tasks are demonstrations for a tiny model, and benchmarks. A family is a task and a number of lines: `deduce-2`,
 `abduce-6`, `induce-1`. Families for proposers are `propose-deduce-3` and so on; their example has as many lines or one
@@ -20,18 +20,19 @@ from proofmill.selfplay_tasks import requests
 from proofmill.selfplay_tasks.tasks import Task, TaskName
 from proofmill.sources.threads import thread
 from proofmill.synthetic import congruences, forum, tiny_programs
+from proofmill.synthetic import small_tasks as small
 from proofmill.text.fences import answer
 
 WORDS = requests.wording("tasks-terse")
 INPUTS = 6  # of an induction task, 0 and 1 first: three are shown, three hidden
 LONGEST = 9
 KINDS: tuple[TaskName, ...] = ("deduce", "abduce", "induce")
-FAMILIES = tuple(
-    f"{manner}{kind}-{lines}"
+FAMILIES: dict[str, tuple[int, ...]] = {  # without sizes
+    f"{manner}{kind}-{lines}": ()
     for manner in ("", "brief-", "propose-")
     for kind in KINDS
     for lines in range(1, LONGEST + 1)
-)
+}
 _PATIENCE = 1_000  # repeated draws in a row after which a family is exhausted
 Row = dict[str, Any]
 
@@ -58,6 +59,19 @@ def arithmetic_threads(entry: Problems) -> Iterator[Row]:
     families = tuple(entry.families) or congruences.FAMILIES
     for record in forum.threads(entry.split, entry.seed, require(entry.rows), families, entry.sizes):
         yield thread(f"arithmetic-threads/{record['topic_id']}", record)
+
+
+def small_tasks(entry: Problems) -> Iterator[Row]:
+    """Yield small tasks, whose solutions are their answers without reasoning."""
+    for task, statement in small.tasks(entry.split, entry.seed, entry.families, entry.sizes):
+        yield {
+            "statement": statement,
+            "solution": task.answer,
+            "answer": task.answer,
+            "question_type": "answer",
+            "origin": f"small-tasks/{entry.split}",
+            "level": task.family,
+        }
 
 
 def tasks(entry: Problems) -> Iterator[Row]:

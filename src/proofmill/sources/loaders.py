@@ -9,7 +9,7 @@ From: the records of AI-MO/aops_raw and AI-MO/aops, the published benchmarks, an
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from proofmill.sources import (
 )
 from proofmill.sources.record_fields import text, texts, word, words
 from proofmill.sources.threads import thread
-from proofmill.synthetic import congruences
+from proofmill.synthetic import congruences, small_tasks
 from proofmill.text import question_types
 
 Row = dict[str, Any]
@@ -338,19 +338,19 @@ def _table(entry: Problems) -> Iterator[Row]:
 class Loader:
     """`load` yields the rows of an entry; `reads` are the fields it has, in addition to `keep` and others of all sources.
 
-    `attempts` yields (problem, graded_proofs.GradedProof), if the source has any. A generator lists its `families`.
+    `attempts` yields (problem, graded_proofs.GradedProof), if the source has any. A generator has `families` with bounds.
     """
 
     load: Callable[[Problems], Iterator[Row]]
     doc: str
     reads: frozenset[str]
     attempts: Callable[[Problems], Iterator[tuple[str, Any]]] | None = None
-    families: tuple[str, ...] = ()
+    families: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 _GENERATED = frozenset({"split", "families", "rows", "seed"})
 _SIZED = _GENERATED | {"sizes"}
-_FAMILIES = congruences.FAMILIES
+_FAMILIES = congruences.BOUNDS
 _SELECTED = frozenset({"where", "every", "rows"})
 _FILE = _SELECTED | {"path"}
 _FILE_OR_HUB = _FILE | {"id", "commit", "subset", "split"}
@@ -358,9 +358,8 @@ _PROGRAMS = _FILE_OR_HUB | {"setup", "megabytes"}
 
 SOURCES: dict[str, Loader] = {
     "arithmetic": Loader(generated.arithmetic, "the embedded family of congruences", _SIZED, None, _FAMILIES),
-    "arithmetic-threads": Loader(
-        generated.arithmetic_threads, "the same problems as threads of a synthetic forum", _SIZED, None, _FAMILIES
-    ),
+    "arithmetic-threads": Loader(generated.arithmetic_threads, "the same, as forum threads", _SIZED, None, _FAMILIES),
+    "small-tasks": Loader(generated.small_tasks, "small tasks with short answers", _SIZED, None, small_tasks.BOUNDS),
     "tiny-programs": Loader(generated.tasks, "tasks about tiny programs", _GENERATED, None, generated.FAMILIES),
     "aops-threads": Loader(_aops_threads, "raw threads of the AoPS forum's API", _FILE),
     "aops": Loader(_aops, "AI-MO/aops_raw and AI-MO/aops", _FILE_OR_HUB),

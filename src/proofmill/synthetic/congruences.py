@@ -14,36 +14,22 @@ A proof is a plan in `<think>` tags, one line for each checkpoint, and a conclus
 The remainder of a number with many digits is computed like a term of a recurrence: times 10, plus the next digit, both
 reduced. All families use the same few facts, products and sums of residues, and differ in their order.
 
-Every family has a size, so there are problems longer than any demonstration. The part (train, dev or test) is decided by
-a hash of the problem's content. So parts are disjoint for every wording, seed and sample size.
+Every family has a size, so there are problems longer than any demonstration. A problem's content decides its part.
 """
 
-import hashlib
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from proofmill.text.suggestions import among
+from proofmill.synthetic.parts import part_of
 
 BRIEF = "In brief: "  # the beginning of a proof whose author omits lines
-PARTS = {"train": range(0, 80), "dev": range(80, 90), "test": range(90, 100)}  # of 100 buckets of the content hash
 FAMILIES = ("powers", "digits", "products", "recurrence")
 # Sizes of problems are numbers of powers, digits, products or steps: default ranges, and the bounds of statements.
 SIZES = {"powers": (1, 3), "digits": (3, 5), "products": (1, 3), "recurrence": (2, 4)}
 BOUNDS = {"powers": (1, 9), "digits": (2, 99), "products": (1, 9), "recurrence": (1, 9)}
 Sizes = Mapping[str, Sequence[int]]  # minimum and maximum by family; other families use the default
-
-
-def size_faults(sizes: Sizes) -> Iterator[str]:
-    """Yield the faults of a recipe's sizes."""
-    for family, span in sizes.items():
-        if family not in BOUNDS:
-            yield f"`sizes` names `{family}`; expected some of {among(family, BOUNDS)}"
-            continue
-        least, most = BOUNDS[family]
-        if len(span) != 2 or not least <= span[0] <= span[1] <= most:
-            yield f"`sizes` of {family} are {list(span)}; expected minimum and maximum, between {least} and {most}."
 
 
 @dataclass(frozen=True)
@@ -77,8 +63,7 @@ class Congruence:
     @property
     def part(self) -> str:
         """The part of the problem: train, dev or test; independent of the order of its terms."""
-        bucket = int(hashlib.sha256(repr(self.content).encode()).hexdigest(), 16) % 100
-        return next(part for part, buckets in PARTS.items() if bucket in buckets)
+        return part_of(repr(self.content))
 
     @property
     def residue(self) -> int:

@@ -25,11 +25,10 @@ Differences from programs that people write:
    names of programs with ten.
 """
 
-import hashlib
 import random
 from dataclasses import dataclass
 
-from proofmill.synthetic.congruences import PARTS
+from proofmill.synthetic.parts import part_of
 
 LETTERS = "abcdeghijklmnopq"  # no `f`, which is the function
 FACTORS = (3, 7, 9)  # the factors that are invertible modulo 10
@@ -46,8 +45,7 @@ class Chain:
     @property
     def part(self) -> str:
         """The part of its function: train, dev or test. Programs of other lines can compute the same function."""
-        bucket = int(hashlib.sha256(f"chain {self(0)} {self(1)}".encode()).hexdigest(), 16) % 100
-        return next(part for part, buckets in PARTS.items() if bucket in buckets)
+        return part_of(f"chain {self(0)} {self(1)}")
 
     @property
     def names(self) -> str:

@@ -1,6 +1,6 @@
 """Define the entries of tables about problems: `problems`, `overlaps`, `labels` and `schemes`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, ClassVar, Literal, get_args
 
@@ -46,9 +46,9 @@ class Problems(Entry):
         "Columns of the source to read, as `our name: source name` (sources `hub`, `table`, `graded-proofs` and `inspect-logs`).",
         {},
     )
-    families: list[str] = doc("Problem families to generate (source `arithmetic`). An empty list means all.", [])
+    families: list[str] = doc("Problem families to generate (generated sources). An empty list means all.", [])
     sizes: dict[str, list[int]] = doc(
-        "Minimum and maximum size by family, e.g. `{digits: [6, 7]}` (source `arithmetic`). A size is the number of powers, digits, products, or recurrence steps. Families not listed keep their default sizes.",
+        "Minimum and maximum size by family, e.g. `{digits: [6, 7]}` (sources `arithmetic` and `small-tasks`). A size is the number of powers, digits, products, recurrence steps, or things to compare. Families not listed keep their default sizes.",
         {},
     )
     where: dict[str, list[str | int]] = doc(
@@ -56,7 +56,7 @@ class Problems(Entry):
     )
     every: Count = doc("Read every n-th row of the source, starting with the first.", 1)
     rows: Count | None = doc("Maximum rows to read (default: all), or rows to generate (required).", None)
-    seed: int = doc("Seed of the generator (source `arithmetic`).", 0)
+    seed: int = doc("Seed of the generator (generated sources).", 0)
     labels: Annotated[str, Ref("labels")] | None = doc("Labels of the source's rows, for filters.", None)
     grades: Annotated[str, Ref("grades")] | None = doc("Grades of the source's rows, for `pass-rate`.", None)
     schemes: Annotated[str, Ref("schemes")] | None = doc("Schemes of the source's rows, for `has-scheme`.", None)
@@ -117,8 +117,7 @@ class Problems(Entry):
                 yield f"`families` names `{unknown[0]}`; expected some of {context.among(unknown[0], known)}"
             if self.split not in SPLITS:
                 yield f"`split` is `{self.split}`; expected {context.among(self.split, SPLITS)}"
-            if "sizes" in reads:
-                yield from context.size_faults(self.sizes)
+            yield from self._size_faults(known, context)
         if self.path and self.id:
             yield "found both `path` and `id`; expected one of them. Remove one."
         if self.path and (fault := context.address_fault(self.path)):
@@ -129,6 +128,15 @@ class Problems(Entry):
             needs = filters[name].needs if name in filters else None
             if needs and not getattr(self, needs):
                 yield f"filter `{name}` of `keep` needs `{needs}`; expected {needs}/<name>. Set `{needs}`, or remove the filter."
+
+    def _size_faults(self, bounds: Mapping[str, Sequence[int]], context: Context) -> Iterator[str]:
+        for family, span in self.sizes.items():
+            if not bounds.get(family):
+                yield f"`sizes` names `{family}`; expected some of {context.among(family, bounds)}"
+                continue
+            least, most = bounds[family]
+            if len(span) != 2 or not least <= span[0] <= span[1] <= most:
+                yield f"`sizes` of {family} are {span}; expected minimum and maximum, between {least} and {most}."
 
 
 JUDGE = "judge"
