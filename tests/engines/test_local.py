@@ -180,6 +180,16 @@ def test_engine_that_is_asked_nothing_loads_no_weights(small):
     assert "network" not in vars(engine)
 
 
+def test_samples_of_a_prompt_are_adjacent(engine):
+    """Prompts of the same length do not separate the samples of one prompt, which `decode` reads once."""
+    texts = [f"{n:02}" for n in range(12)]
+    requests = [
+        ModelRequest(engine.model, (("user", text),), sample=n, max_tokens=16) for n in range(3) for text in texts
+    ]
+    (batch,) = engine.batches(requests)
+    assert [q.messages[0][1] for q in batch] == [text for text in texts for _ in range(3)]
+
+
 def test_long_outputs_have_smaller_batches(engine):
     """A batch has a bounded number of tokens and at least one request; the batches contain all requests."""
     sizes = {}

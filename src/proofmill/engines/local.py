@@ -85,10 +85,15 @@ class TransformersEngine(LocalEngine):
         return network
 
     def batches(self, requests: Iterable[ModelRequest]) -> Iterator[Sequence[ModelRequest]]:
-        """Yield batches of requests of similar length: they need less padding and finish together."""
-        ordered = sorted(
-            requests, key=lambda q: (q.temperature, q.max_tokens, sum(len(text) for _, text in q.messages), q.key)
-        )
+        """Yield batches of requests of similar length: they need less padding and finish together.
+
+        Samples of one prompt are adjacent, because `decode` then reads the prompt once.
+        """
+
+        def order(q: ModelRequest) -> tuple[Any, ...]:
+            return q.temperature, q.max_tokens, sum(len(text) for _, text in q.messages), q.messages, q.key
+
+        ordered = sorted(requests, key=order)
         start = 0
         while start < len(ordered):
             size = max(1, min(BATCH, TOKENS // ordered[start].max_tokens))
