@@ -56,11 +56,15 @@ def test_pass_is_the_largest_that_fits(share, resident, each, limit):
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 9), st.booleans()), min_size=4, max_size=24), st.data())
 def test_rows_are_sorted_into_passes_by_length(rows, data):
-    """Each learned row is in one pass, with its tokens; no pass has too many or none, and none has a column of padding."""
+    """Each learned row is in one pass, with its tokens; no pass has too many or none, and none has a column of padding.
+
+    If most tokens are in prompts, copies of a prompt are adjacent. Here prompts of one length are copies.
+    """
     count = len(rows)
     turns = data.draw(st.sampled_from([n for n in range(1, count + 1) if count % n == 0]))
     prompts, replies, learned = zip(*rows, strict=True)
     step = {
+        "prompt_ids": torch.tensor(prompts)[:, None].expand(count, 6),
         "prompt_mask": (torch.arange(6) >= 6 - torch.tensor(prompts)[:, None]).long(),
         "completion_mask": (torch.arange(9) < torch.tensor(replies)[:, None]).long(),
         "advantages": torch.arange(count),
@@ -71,8 +75,10 @@ def test_rows_are_sorted_into_passes_by_length(rows, data):
     places = [part["advantages"].tolist() for part in parts]
     assert len(parts) == turns and all(1 <= len(place) <= count // turns for place in places)
     inside = [place for part in places for place in part]
+    copies_first = sum(prompts) > sum(replies)
     assert [place for place in inside if learned[place]] == sorted(
-        (place for place in range(count) if learned[place]), key=lambda place: prompts[place] + replies[place]
+        (place for place in range(count) if learned[place]),
+        key=lambda place: (prompts[place] * copies_first, prompts[place] + replies[place]),
     )
     assert sum(not learned[place] for place in inside) == max(turns - sum(learned), 0)
     for part, place in zip(parts, places, strict=True):

@@ -188,10 +188,24 @@ def by_length(rows: dict[str, Any], count: int, learned_N: torch.Tensor) -> list
 
     If there are too few trained rows, a micro-batch gets a row without a gradient.
     """
-    order = (rows["prompt_mask"].sum(dim=1) + rows["completion_mask"].sum(dim=1)).argsort(stable=True)
+    order = _order(rows)
     learned, others = order[learned_N[order]], order[~learned_N[order]]
     parts = [part if len(part) else others[:1] for part in learned.tensor_split(count)]
     return [trim({name: value[part] if value.dim() else value for name, value in rows.items()}) for part in parts]
+
+
+def _order(rows: dict[str, Any]) -> torch.Tensor:
+    """Return the rows sorted by length; where most tokens are in prompts, copies of a prompt stay together.
+
+    A micro-batch reads each of its prompts once (shared_prompts.py).
+    """
+    prompts_N, completions_N = rows["prompt_mask"].sum(dim=1), rows["completion_mask"].sum(dim=1)
+    order = (prompts_N + completions_N).argsort(stable=True)
+    if prompts_N.sum() > completions_N.sum():
+        _, place_N = rows["prompt_ids"].unique(dim=0, return_inverse=True)
+        for key in (place_N, prompts_N):
+            order = order[key[order].argsort(stable=True)]
+    return order
 
 
 def trim(inputs: dict[str, Any]) -> dict[str, Any]:

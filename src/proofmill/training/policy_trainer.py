@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from trl import GRPOTrainer
 
+from proofmill.training import shared_prompts
 from proofmill.training.losses.estimator import Step
 from proofmill.training.losses.policy import Objective, Tokens, policy_loss
 from proofmill.training.losses.registry import ESTIMATORS
@@ -46,6 +47,30 @@ class PolicyTrainer(GRPOTrainer):
             for name, value in self.statistics.finish(self.accelerator, kl=bool(self.objective.kl)).items():
                 self._metrics["train"][name].append(value)
         return loss
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **options: Any
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        """Read each prompt once where that saves enough (shared_prompts.py), else pass whole rows as TRL does."""
+        given = {name for name, value in options.items() if value is not None and value is not False}
+        network = self.accelerator.unwrap_model(model)
+        if (
+            self.accelerator.num_processes > 1  # a wrapper of several devices expects one pass
+            or given - {"batch_size", "compute_entropy"}
+            or not shared_prompts.can_share(network)
+            or not shared_prompts.are_worth_it(input_ids, attention_mask, logits_to_keep)
+        ):
+            return super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, **options
+            )
+        rows = options.get("batch_size") or len(input_ids)
+        with self.accelerator.autocast():
+            parts = [
+                shared_prompts.score(network, ids, attention, logits_to_keep)
+                for ids, attention in zip(input_ids.split(rows), attention_mask.split(rows), strict=True)
+            ]
+        entropies = torch.cat([part.entropy for part in parts]) if options.get("compute_entropy") else None
+        return torch.cat([part.log_probs for part in parts]), entropies, None
 
     def _step_of(self, inputs: dict[str, Any]) -> Step:
         """Count the rollouts and trained tokens of the step of a micro-batch."""
