@@ -27,11 +27,9 @@ help: ## list the targets
 run: $(VENV)/ready ## build the recipe nano, from raw forum threads to a table of scores
 	$(SNAKEMAKE) nano
 
-VLLM := $(foreach kind,responses labels grades,$(kind):engine=vllm)
-
-smol: $(VENV)/ready ## train a real language model on GSM8K, under 20 minutes; LONG=1 takes about an hour
+smol: $(VENV)/ready ## train SmolLM2-135M to select and sort numbers; LONG=1 measures five seeds, and resumes
 	HF_HUB_OFFLINE=0 $(BIN)/proofmill fetch smol
-	$(SNAKEMAKE) smol --set-resources $(VLLM) $(if $(LONG),--configfile workflow/smol-long.yaml)
+	$(if $(LONG),$(BIN)/python benchmarks/seeds.py smol-seeds,$(SNAKEMAKE) smol)
 
 install-gpu: ## install envs/gpu.txt, for a machine with CUDA; then use `make run LOCK=envs/gpu.txt`
 	$(MAKE) $(VENV)/ready LOCK=envs/gpu.txt

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.pipeline
 SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano", "absolute-zero")
 OTHERS = (
     *("real-corpus", "gold-answers", "grader-study", "imo-bench", "nano-claims", "nano-tuning", "nano-staleness"),
-    *("nano-scaffolds", "smol", "absolute-zero-nano"),
+    *("nano-scaffolds", "smol", "smol-gsm8k", "absolute-zero-nano"),
 )
 RECIPES = (*OTHERS, *SYSTEMS)
 # The systems again, with other weights, tables or one part changed: `make test-all` rehearses them.
@@ -56,7 +56,15 @@ def rehearsed(tmp_path_factory) -> Project:
 def test_every_recipe_is_rehearsed():
     """A recipe added to config.yaml is rehearsed too."""
     known = set(expand(yaml_files.read("config.yaml")).recipes)
-    assert known == {*RECIPES, *VARIANTS, "nano", "nano-seeds", "scaffolds-nano-seeds", "absolute-zero-nano-seeds"}
+    assert known == {
+        *RECIPES,
+        *VARIANTS,
+        "nano",
+        "nano-seeds",
+        "smol-seeds",
+        "scaffolds-nano-seeds",
+        "absolute-zero-nano-seeds",
+    }
 
 
 def test_least_of_each_system_is_made_and_nothing_twice(least):

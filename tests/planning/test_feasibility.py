@@ -96,7 +96,13 @@ def judged(feasibility):
 
 @pytest.mark.parametrize(
     ("recipe", "name"),
-    [*((recipe, "8xH100") for recipe in RECIPES), ("deepseek-r1", "4x24GB"), ("smol", "cpu"), ("qed-nano", "cpu")],
+    [
+        *((recipe, "8xH100") for recipe in RECIPES),
+        ("deepseek-r1", "4x24GB"),
+        ("smol", "cpu"),
+        ("smol-gsm8k", "cpu"),
+        ("qed-nano", "cpu"),
+    ],
 )
 def test_every_recipe_has_a_verdict(recipe, name):
     """Every stage that holds weights fits, or says why not and what would; no shape is unknown."""

@@ -17,7 +17,7 @@ from transformers import (
 from trl.trainer.utils import add_fused_lm_head
 
 import fixed_rollouts
-from proofmill.training import shared_prompts
+from proofmill.training.losses import shared_prompts
 from proofmill.training.run import logits_of_trained_tokens
 
 VOCABULARY, WIDTH, COUNT, COPIES = 97, 24, 7, 4

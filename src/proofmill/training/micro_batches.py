@@ -197,7 +197,7 @@ def by_length(rows: dict[str, Any], count: int, learned_N: torch.Tensor) -> list
 def _order(rows: dict[str, Any]) -> torch.Tensor:
     """Return the rows sorted by length; where most tokens are in prompts, copies of a prompt stay together.
 
-    A micro-batch reads each of its prompts once (shared_prompts.py).
+    A micro-batch reads each of its prompts once (losses/shared_prompts.py).
     """
     prompts_N, completions_N = rows["prompt_mask"].sum(dim=1), rows["completion_mask"].sum(dim=1)
     order = (prompts_N + completions_N).argsort(stable=True)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from trl import GRPOTrainer
 
-from proofmill.training import shared_prompts
+from proofmill.training.losses import shared_prompts
 from proofmill.training.losses.estimator import Step
 from proofmill.training.losses.policy import Objective, Tokens, policy_loss
 from proofmill.training.losses.registry import ESTIMATORS
@@ -51,7 +51,7 @@ class PolicyTrainer(GRPOTrainer):
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **options: Any
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-        """Read each prompt once where that saves enough (shared_prompts.py), else pass whole rows as TRL does."""
+        """Read each prompt once where that saves enough (losses/shared_prompts.py), else pass whole rows as TRL does."""
         given = {name for name, value in options.items() if value is not None and value is not False}
         network = self.accelerator.unwrap_model(model)
         if (

@@ -1,1 +1,1 @@
-"""The policy loss, and one file for each estimator that `loss` of an entry can name."""
+"""The policy loss, passes that read prompts once, and one file for each estimator that `loss` of an entry can name."""
