@@ -67,7 +67,7 @@ def test_sign_that_only_begins_like_plus_minus_is_read_once(text):
     ("gold", "detail"),
     [
         (r"a\pmod{}", r"gold answer cannot be read: a\pmod{}"),
-        ("(" * 400 + "1" + ")" * 400, "gold answer: RecursionError"),
+        ("(" * 400 + "1" + ")" * 400, "gold answer: "),  # too deep, or on a slow processor too long
         ("x" * (LONGEST + 1), "gold answer has over 1,000 characters"),
         (r"\sum_{k=1}^{10^9}\sin(k)", "gold answer: took longer than 0.5 s"),
         (r"\gcd(2^{2^{36}},3)", "gold answer: "),
