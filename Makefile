@@ -27,7 +27,7 @@ help: ## list the targets
 run: $(VENV)/ready ## build the recipe nano, from raw forum threads to a table of scores
 	$(SNAKEMAKE) nano
 
-smol: $(VENV)/ready ## train SmolLM2-135M to select and sort numbers; LONG=1 measures five seeds, and resumes
+smol: $(VENV)/ready ## train SmolLM2-135M on small tasks; LONG=1 measures five seeds, and resumes
 	HF_HUB_OFFLINE=0 $(BIN)/proofmill fetch smol
 	$(if $(LONG),$(BIN)/python benchmarks/seeds.py smol-seeds,$(SNAKEMAKE) smol)
 
