@@ -27,9 +27,9 @@ help: ## list the targets
 run: $(VENV)/ready ## build the recipe nano, from raw forum threads to a table of scores
 	$(SNAKEMAKE) nano
 
-smol: $(VENV)/ready ## train SmolLM2-135M on small tasks; LONG=1 measures five seeds, and resumes
+smol: $(VENV)/ready ## train SmolLM2-135M on small tasks; LONG=1 trains five seeds
 	HF_HUB_OFFLINE=0 $(BIN)/proofmill fetch smol
-	$(if $(LONG),$(BIN)/python benchmarks/seeds.py smol-seeds,$(SNAKEMAKE) smol)
+	$(SNAKEMAKE) $(if $(LONG),smol-seeds,smol)
 
 install-gpu: ## install envs/gpu.txt, for a machine with CUDA; then use `make run LOCK=envs/gpu.txt`
 	$(MAKE) $(VENV)/ready LOCK=envs/gpu.txt

@@ -145,7 +145,7 @@ def _check_lines(submission: Submission) -> Verdict:
     return Verdict(float(checked.points()), full, Reason.OK, " ".join(checked.faults()))
 
 
-def _grade_small_task(submission: Submission) -> float:
+def _grade_small_task(submission: Submission) -> float | None:
     return small_tasks.grade(submission.answer or "", submission.final)
 
 

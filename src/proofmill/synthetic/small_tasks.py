@@ -2,7 +2,7 @@
 
     largest    Which number is the largest: 41, 7, 63, 28?                        63
     sort       Sort these numbers in ascending order: 41, 7, 63, 28.              7, 28, 41, 63
-    countdown  Write 11 with the numbers 2, 3, 5, each used once, and + - * /.    3+5*2-2 ...
+    countdown  Write 13 with the numbers 2, 3, 5, each used once, and + - * /.    3+5*2
 
 An answer is a number, a list, a word, a date, a fraction or an expression. `grade` reads the last one of that form in a
 response. A response therefore needs no box, and a model before training is graded by the same rule as one after.
@@ -194,15 +194,15 @@ _FORMS = {
 _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 
 
-def grade(answer: str, response: str) -> float:
+def grade(answer: str, response: str) -> float | None:
     """Grade a response from 0 to 1 by its last text of the answer's form.
 
     An expression is correct if it has the numbers and the value of `answer`. The grade of a list is the share of its
-    places that are correct. Everything else is 1 or 0. Raises ValueError if `answer` has no known form.
+    places that are correct. Everything else is 1 or 0. None if `answer` has no known form: it is of another source.
     """
     form = next((form for form, pattern in _FORMS.items() if pattern.fullmatch(answer)), None)
     if form is None:
-        raise ValueError(f"`{answer}` is not an answer of small tasks")
+        return None
     found = [match[0].strip() for match in _FORMS[form].finditer(response)]
     if form == "expression":  # `= 11` and brackets around words do not count
         found = [text for text in (text.strip(" +-*/") for text in found) if re.search("[-+*/]", text)]
