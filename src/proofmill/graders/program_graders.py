@@ -169,7 +169,7 @@ PROGRAMS: dict[str, ProgramGrader] = {
     ),
     "small-tasks": ProgramGrader(
         1,
-        "compares the last number, list, date, expression etc. with the answer; a list gets its share of correct places",
+        "compares the last number, list, date, expression etc. with the answer; a list of the right numbers gets its share of correct places",
         grades(_grade_small_task),
         ("answer",),
         wants="answers",

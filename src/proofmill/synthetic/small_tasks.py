@@ -197,8 +197,10 @@ _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.m
 def grade(answer: str, response: str) -> float | None:
     """Grade a response from 0 to 1 by its last text of the answer's form.
 
-    An expression is correct if it has the numbers and the value of `answer`. The grade of a list is the share of its
-    places that are correct. Everything else is 1 or 0. None if `answer` has no known form: it is of another source.
+    An expression is correct if it has the numbers and the value of `answer`. The grade of a list with the numbers of
+    `answer` is the share of its places that are correct; of any other list 0, because a policy learns soon that one
+    number, repeated, is always in one correct place. Everything else is 1 or 0. None if `answer` has no known form: it
+    is of another source.
     """
     form = next((form for form, pattern in _FORMS.items() if pattern.fullmatch(answer)), None)
     if form is None:
@@ -210,7 +212,8 @@ def grade(answer: str, response: str) -> float | None:
         return 0.0
     if form == "list":
         expected, given = ([part.strip() for part in text.split(",")] for text in (answer, found[-1]))
-        return sum(a == b for a, b in zip(expected, given, strict=False)) / max(len(expected), len(given))
+        same = sorted(given) == sorted(expected)
+        return sum(map(operator.eq, expected, given)) / len(expected) if same else 0.0
     if form == "expression":
         same = sorted(re.findall(r"\d+", found[-1])) == sorted(re.findall(r"\d+", answer))
         return float(same and _value(found[-1]) == _value(answer))
