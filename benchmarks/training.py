@@ -1,6 +1,7 @@
 """Compare our SFT and GRPO steps with a bare TRL script with the same settings, on the same machine.
 
     python benchmarks/training.py [--steps 20] [--pairs 10] [--kinds grpo sft]
+    python benchmarks/training.py --model results/sft/smol-form --steps 3 --pairs 3
 
 Both train the same model from the same weights on the same rows in the same order, in turns, each in its own process.
 The result is the median ratio of the training loops, from the first step to the last, in CPU seconds of the process.
@@ -8,7 +9,8 @@ Wall time is printed too, but other work on the machine changes it more.
 
 GRPO starts from a model that was trained for some steps, with the settings of `nano`, so that rewards vary and some
 groups are idle. The bare script has the same seed and the same checker. Ours grades through the grader, computes
-metrics and writes the rollout log. Rollouts are compared token by token, and the number of identical steps is printed.
+metrics and writes the rollout log. With `--model`, both train the model in this folder on small tasks, with the settings
+of `smol`. Rollouts are compared token by token, and the number of identical steps is printed.
 Gradients are equal up to the rounding of sums, so after some steps a token on the edge between two others may differ.
 """
 
@@ -38,8 +40,34 @@ ENTRIES = {
         "learning-rate": GRPO_RATE,
     },
 }  # fmt: skip
-DATA = {name: entry for name, entry in ENTRIES.items() if not name.endswith("timed")}
 LONGER = {"grpo": 1, "sft": 15}  # SFT steps per step of GRPO
+
+
+def use(model: str) -> None:
+    """Replace the settings by those of `smol` with the model in a folder."""
+    global GROUP, PROBLEMS, TOKENS, BATCH, RATE, GRPO_RATE
+    GROUP, PROBLEMS, TOKENS, BATCH, RATE, GRPO_RATE = 8, 8, 20, 16, 5.0e-5, 5.0e-5
+    ENTRIES["problems/train"] = {
+        "source": "small-tasks",
+        "families": ["largest", "sort"],
+        "sizes": {"sort": [3, 3]},
+        "rows": 192,
+    }
+    ENTRIES["base/tiny"] = {"source": "folder", "path": model}
+    del ENTRIES["sft/taught"]
+    sizes = {"learning-rate": RATE, "batch-size": BATCH}
+    ENTRIES["sft/timed"] |= sizes
+    ENTRIES["grpo/timed"] |= {
+        "model": "base/tiny", "grader": "small-tasks", "rewards": {"grade": 1}, "group-size": GROUP,
+        "problems-per-step": PROBLEMS, "max-tokens": TOKENS, "learning-rate": GRPO_RATE,
+    }  # fmt: skip
+    LONGER["sft"] = 1
+
+
+def data() -> dict[str, Any]:
+    """Return the entries that both need."""
+    return {name: entry for name, entry in ENTRIES.items() if not name.endswith("timed")}
+
 
 Found = dict[str, Any]  # processor and wall seconds of the loop, and the tokens and the digest of each step's rollouts
 
@@ -74,7 +102,7 @@ def ours(kind: str, steps: int) -> Found:
     from proofmill.training import run
 
     Path("config.yaml").write_text(
-        json.dumps({"benchmark": {**DATA, f"{kind}/timed": {**ENTRIES[f"{kind}/timed"], "steps": steps}}})
+        json.dumps({"benchmark": {**data(), f"{kind}/timed": {**ENTRIES[f"{kind}/timed"], "steps": steps}}})
     )
     found, rollouts, train = {}, Rollouts(), run.train
 
@@ -125,30 +153,41 @@ def bare(kind: str, steps: int) -> Found:
     else:
         from trl import GRPOConfig, GRPOTrainer
 
-        def grades(completions, completion_ids, statement, **_):
+        def grades(completions, completion_ids, statement, answer, **_):
             rollouts.add(completion_ids)
-            return checked([completion[0]["content"] for completion in completions], statement)
+            return checked([completion[0]["content"] for completion in completions], statement, answer)
 
         rows = pl.read_parquet("results/problems/train.parquet").iter_rows(named=True)
         data = Dataset.from_list(
-            [{"prompt": [{"role": "user", "content": r["statement"]}], "statement": r["statement"]} for r in rows]
+            [
+                {
+                    "prompt": [{"role": "user", "content": r["statement"]}],
+                    "statement": r["statement"],
+                    "answer": r["answer"],
+                }
+                for r in rows
+            ]
         )
         config = GRPOConfig(
             **shared, learning_rate=GRPO_RATE, per_device_train_batch_size=GROUP * PROBLEMS, num_generations=GROUP,
-            max_completion_length=TOKENS, beta=0.0, logging_steps=5, lr_scheduler_type="constant", reward_weights=[1.0, 0.1],
+            max_completion_length=TOKENS, beta=0.0, logging_steps=5, lr_scheduler_type="constant", reward_weights=[1.0, 0.1][: len(ENTRIES["grpo/timed"]["rewards"])],
         )  # fmt: skip
         trainer = GRPOTrainer(
-            model=model, args=config, train_dataset=data, processing_class=tokenizer, reward_funcs=[grades, well_formed]
+            model=model,
+            args=config,
+            train_dataset=data,
+            processing_class=tokenizer,
+            reward_funcs=[grades, well_formed][: len(ENTRIES["grpo/timed"]["rewards"])],
         )
     return {**timed(trainer.train), **vars(rollouts)}
 
 
-def checked(texts: list[str], statements: list[str]) -> list[float]:
+def checked(texts: list[str], statements: list[str], answers: list[str]) -> list[float]:
     from proofmill.graders.program_graders import PROGRAMS
     from proofmill.graders.submissions import Submission
 
-    with PROGRAMS["arithmetic"].open() as check:
-        verdicts = check([Submission(s, None, None, t) for s, t in zip(statements, texts, strict=True)])
+    with PROGRAMS[ENTRIES["grpo/timed"]["grader"]].open() as check:
+        verdicts = check([Submission(s, a, None, t) for s, a, t in zip(statements, answers, texts, strict=True)])
         return [verdict.grade / verdict.max_points for verdict in verdicts]
 
 
@@ -171,6 +210,8 @@ def well_formed(completions, completion_ids, trainer_state=None, **_):
 
 def in_a_process(who: str, kind: str, steps: int, folder: Path) -> Found:
     command = [sys.executable, __file__, "--child", who, "--kinds", kind, "--steps", str(steps)]
+    if ENTRIES["base/tiny"]["source"] == "folder":
+        command += ["--model", ENTRIES["base/tiny"]["path"]]
     environment = {
         **os.environ, "PROOFMILL_FORCE": "all", "PROOFMILL_SAVE_STEPS": "1000000", "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -216,15 +257,18 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--kinds", nargs="+", choices=list(LONGER), default=list(LONGER))
     parser.add_argument("--child", choices=["ours", "bare"], help=argparse.SUPPRESS)
+    parser.add_argument("--model", type=Path, help="folder with a language model's weights, e.g. results/sft/smol-form")
     options = parser.parse_args()
+    if options.model:
+        use(str(options.model.absolute()))
     if options.child:
         found = {"ours": ours, "bare": bare}[options.child](options.kinds[0], options.steps)
         print(json.dumps(found))
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "config.yaml").write_text(json.dumps({"benchmark": DATA}))
-        for made in DATA:
+        (folder / "config.yaml").write_text(json.dumps({"benchmark": data()}))
+        for made in data():
             kind = made.partition("/")[0]
             command = [sys.executable, "-m", f"proofmill.{kind}", made]
             subprocess.run(command, cwd=folder, check=True, capture_output=True)
