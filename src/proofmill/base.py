@@ -7,7 +7,8 @@ Differences from other pipelines:
    arithmetic on numbers that are split differently.
 2. A scratch model's weights start with a standard deviation of 0.08. With the usual 0.02 it learned nothing in the same
    time.
-3. The chat template is stored with the weights; later stages assume no template of their own.
+3. The chat template is stored with the weights, with a fixed date if it asks for today's; later stages assume no
+   template of their own.
 4. A model's context and the base of its rotary embeddings may be raised, as open-r1 does for Qwen2.5-Math. The weights
    do not change; only training can adapt them to the longer context.
 """
@@ -65,6 +66,7 @@ def main(entry: Base, job: Job) -> None:
         _set_positions(folder, entry.context, entry.rope_theta)
     if entry.chat_template:
         _set_template(folder, entry.chat_template)
+    chat_templates.fix_date(folder)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     rows = [{"file": str(f.relative_to(folder)), "bytes": f.stat().st_size, "sha256": file_sha256(f)} for f in files]
     job.finish(rows, {"files": len(rows)}, weights=folder)

@@ -1,10 +1,16 @@
-"""Check chat templates: a tokenizer must have one before sampling or training, and one from a file is tested first."""
+"""Check chat templates: a tokenizer must have one, one from a file is tested first, and none may depend on the day."""
 
+import re
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from proofmill.schema.errors import TableError
 
+DATE = date(2024, 7, 26)  # as in Llama 3.2's own template, where it cannot ask for today's
+_CLOCK = r"strftime_now\s*\("
+# A call as in `strftime_now("%d %b %Y")`; in a JSON file its quotes are escaped.
+_TODAY = re.compile(rf"""{_CLOCK}\s*(\\?["'])(.*?)\1\s*\)""")
 TALK = [{"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": "4."}]
 
 
@@ -16,6 +22,22 @@ def require_template(tokenizer: Any, model: str) -> Any:
             "(`User: ... Assistant: ...`) in its `base`, or `chat-template: PATH` with a file of your own."
         )
     return tokenizer
+
+
+def fix_date(folder: Path) -> None:
+    """Write DATE into chat templates that ask for today's date (Llama 3.2), so that no row depends on the day.
+
+    This changes the files, because vLLM's server renders from them. Raises TableError for another use of the clock.
+    """
+    for path in (*folder.rglob("*.jinja"), folder / "tokenizer_config.json"):
+        if path.is_file() and re.search(_CLOCK, text := path.read_text(encoding="utf-8")):
+            text = _TODAY.sub(lambda call: f"{call[1]}{DATE.strftime(call[2])}{call[1]}", text)
+            if re.search(_CLOCK, text):
+                raise TableError(
+                    f"{path}: its chat template calls `strftime_now` without a format in quotes, so that prompts depend on the day; "
+                    "expected a fixed date. Set `chat-template` to a copy with the date in it."
+                )
+            path.write_text(text, encoding="utf-8")
 
 
 def from_file(path: Path, tokenizer: Any) -> str:
