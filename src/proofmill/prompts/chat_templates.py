@@ -15,12 +15,14 @@ TALK = [{"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "co
 
 
 def require_template(tokenizer: Any, model: str) -> Any:
-    """Return the tokenizer. Raises TableError if it has no chat template."""
+    """Return the tokenizer, with a token for padding. Raises TableError if it has no chat template."""
     if not tokenizer.chat_template:
         raise TableError(
             f"{model}: its tokenizer has no chat template; expected one, for training and sampling. Set `chat-template: plain` "
             "(`User: ... Assistant: ...`) in its `base`, or `chat-template: PATH` with a file of your own."
         )
+    if tokenizer.pad_token is None:  # as of Llama 3. Padding is masked, so it can be any token; TRL takes this one, too
+        tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
 
 
