@@ -17,12 +17,15 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from jinja2 import TemplateError
+
 from proofmill.artifacts.tables import Table
 from proofmill.calls import sampling
 from proofmill.calls.calls import Asking
 from proofmill.calls.model_requests import ModelOutput, ModelRequest
 from proofmill.prompts import chat_templates
 from proofmill.prompts.escapes import ControlTokens
+from proofmill.schema.errors import TableError
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.sources import models
 from proofmill.text.reasoning import OPENING, opens_thought
@@ -211,6 +214,7 @@ def render(tokenizer: Any, requests: Sequence[ModelRequest]) -> list[list[int]]:
     """Return the token ids of each conversation in the model's chat template; samples of one prompt are rendered once.
 
     Control tokens come from the template only: text in a message that the tokenizer would read as one is escaped.
+    Raises TableError if the template refuses a conversation.
     """
     tokens = ControlTokens(tokenizer)
     rendered: list[list[int]] = []
@@ -219,7 +223,12 @@ def render(tokenizer: Any, requests: Sequence[ModelRequest]) -> list[list[int]]:
             rendered.append(rendered[-1])
             continue
         conversation = tokens.escape([{"role": role, "content": content} for role, content in request.messages])
-        rendered.append(
-            tokenizer.apply_chat_template(conversation, add_generation_prompt=True, tokenize=True, return_dict=False)
-        )
+        try:
+            ids = tokenizer.apply_chat_template(conversation, add_generation_prompt=True, return_dict=False)
+        except TemplateError as error:  # Gemma 2 refuses a system message
+            raise TableError(
+                f"{tokenizer.name_or_path}: its chat template refuses the roles {', '.join(role for role, _ in request.messages)} ({error}); "
+                "expected a template that renders them. Remove `system`, or set `chat-template` of its `base` to a file."
+            ) from error
+        rendered.append(ids)
     return rendered
