@@ -29,7 +29,7 @@ from proofmill.metrics.metrics import METRICS
 from proofmill.schema.names import without_seed
 
 PAGE = seeds.ROOT / "docs/claims.md"
-RECIPE, STALE_RECIPE, TUNING = "nano-claims", "nano-staleness", "nano-tuning"
+RECIPE, STALE_RECIPE, TUNING, SMOL = "nano-claims", "nano-staleness", "nano-tuning", "smol-seeds"
 WAYS, ATTEMPTS, REWARDS = "scores/claims-ways-seeds", "scores/claims-attempts-seeds", "scores/claims-rewards-seeds"
 SCORES = (WAYS, ATTEMPTS, REWARDS)
 STALENESS, TUNED = "scores/claims-staleness-seeds", "scores/tuning-seeds"
@@ -50,7 +50,7 @@ class Results:
         self.groups: dict[str, Any] = {}
         self.curves: dict[tuple[str, str], dict[int, Curve]] = {}
         self.commits: dict[str, list[str]] = {}
-        for recipe in (RECIPE, STALE_RECIPE, TUNING):
+        for recipe in (RECIPE, STALE_RECIPE, TUNING, SMOL):
             tables = seeds.read(recipe, folder)
             self.commits[recipe] = seeds.commits(recipe, folder)
             for name, entry in seeds.repeated(config, recipe).items() if tables else ():
@@ -96,6 +96,15 @@ def list_claims(results: Results) -> Iterator[str]:
     yield f"Seeds {finished}, code {' and '.join(results.commits[RECIPE])}."
     yield from ("", *_claim_rows(claims))
     yield from ("", "![Differences of each claim, pooled and by seed, with intervals](images/claims.svg)")
+
+
+def list_smol_claims(results: Results) -> Iterator[str]:
+    """Yield the claims about a language model, and pass@k before and after GRPO."""
+    names = [name for name in results.settled if name.startswith("scores/smol")]
+    if claims := results.claims(*names):
+        yield f"Seeds {', '.join(map(str, results.seeds(names[0])))}, code {' and '.join(results.commits[SMOL])}."
+        yield from ("", *_claim_rows(claims), "")
+        yield from _score_rows(claims, [row for row in results.scores(*names) if row["metric"].startswith("pass")])
 
 
 def list_stale_claims(results: Results) -> Iterator[str]:
@@ -250,6 +259,7 @@ BLOCKS: dict[str, Callable[[Results], Iterator[str]]] = {
     "lost": list_unscored(*(f"grpo/lost-{share}-{way}" for share in (5, 20) for way in ("drop", "zero"))),
     "dodge": list_unscored("grpo/dodge-drop", "grpo/dodge-zero"),
     "staleness": list_stale_claims,
+    "smol": list_smol_claims,
 }
 
 

@@ -81,21 +81,22 @@ def test_make_knows_it(page, words):
     assert [target for target in asked if not re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE)] == []
 
 
-def test_picture_is_that_of_the_table():
-    """docs/images/nano-scores.svg shows the grades that README.md has."""
-    made = runpy.run_path(str(ROOT / "docs/images/nano-scores.py"))
-    assert len(made["ROW"].findall((ROOT / "README.md").read_text(encoding="utf-8"))) == 9
-    assert made["picture"]() == (ROOT / "docs/images/nano-scores.svg").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("name", "rows"), [("smol-scores.svg", 8), ("nano-scores.svg", 9)])
+def test_picture_is_that_of_the_table(name, rows):
+    """Each picture of docs/images/scores.py shows the scores that README.md has."""
+    made = runpy.run_path(str(ROOT / "docs/images/scores.py"))
+    assert len(list(made["PICTURES"][name].rows())) == rows
+    assert made["picture"](name) == (ROOT / "docs/images" / name).read_text(encoding="utf-8")
 
 
 def test_scores_of_the_pages_are_those_of_the_kept_attempts(monkeypatch):
     """README.md and docs/performance.md have the numbers that benchmarks/stages.py computes from docs/measurements."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     stages = runpy.run_path(str(ROOT / "benchmarks/stages.py"))
-    rows = stages["score"](ROOT / "docs/measurements")
+    rows = [stages["score"](ROOT / "docs/measurements", recipe) for recipe in ("nano-seeds", "smol-seeds")]
     for page in stages["PAGES"]:
         text = page.read_text(encoding="utf-8")
-        assert stages["seeds"].BLOCK.search(text) and stages["fill"](text, rows) == text
+        assert stages["seeds"].BLOCK.search(text) and stages["fill"](text, *rows) == text
 
 
 @pytest.mark.slow

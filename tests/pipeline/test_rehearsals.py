@@ -3,15 +3,19 @@
 `make test` rehearses the least of each system, `make test-all` all of it.
 """
 
+import os
+import re
 import runpy
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 import polars as pl
 import pytest
 
 from browsing import chromium, page_of, pictured, read_from_disk
 from mill import ROOT
+from pages import TUTORIAL, commands
 from project import Project, copy_of
 from proofmill.config import yaml_files
 from proofmill.config.config import expand
@@ -83,6 +87,25 @@ def test_least_of_each_system_trains_by_rewards_that_vary(least):
     assert len(trained) == 13
     for name in trained:
         assert_trained(least, name)
+
+
+def test_tutorial_ends_with_all_that_it_shows(least, tmp_path):
+    """docs/tutorial.md, command after command, with the models and sizes of the rehearsal."""
+    here = copy_of(least, tmp_path / "tutorial")
+    (own,) = re.findall(r"^```yaml\n(.*?)^```", TUTORIAL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (here.folder / "own.yaml").write_text(own, encoding="utf-8")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ran = 0
+    for command in commands(TUTORIAL):
+        if not command.startswith(("snakemake", "proofmill")):
+            continue  # it installs, or downloads the model
+        words, _, mine = command.partition(" --configfile ")
+        done = here.run("bash", "-c", f"{words} {' '.join(here.overlay)} {mine}", PATH=path)
+        assert (done.returncode, "Traceback" in done.stdout) == (0, False), f"{command}\n{done.stdout}"
+        ran += 1
+    assert ran == 17
+    assert {"smol.html", "curves.svg"} <= {file.name for file in here.folder.iterdir()}
+    assert here.made("smol") == []  # the change of the last step was taken back
 
 
 @pytest.mark.long
@@ -257,7 +280,7 @@ def test_rehearsed_students_learn_every_kept_row(rehearsed):
 def test_rehearsed_rewards_vary_in_every_training(rehearsed):
     """The rewards of each training differ within some group, and no reward is the same for all rollouts."""
     trained = assert_rewards_vary(rehearsed, rehearsed.first)
-    assert len(trained) == 27
+    assert len(trained) == 28
     values: dict[str, set] = {}
     for name in trained:
         rollouts = pl.read_parquet(rehearsed.table(name).folder / "rollouts.parquet")
