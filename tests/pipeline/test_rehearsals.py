@@ -89,6 +89,7 @@ def test_least_of_each_system_trains_by_rewards_that_vary(least):
         assert_trained(least, name)
 
 
+@pytest.mark.long
 def test_tutorial_ends_with_all_that_it_shows(least, tmp_path):
     """docs/tutorial.md, command after command, with the models and sizes of the rehearsal."""
     here = copy_of(least, tmp_path / "tutorial")
