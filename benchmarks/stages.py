@@ -68,6 +68,7 @@ def _cell(rows: Rows, model: str, where: tuple[str, ...], metric: str, by_seed: 
         and row["metric"].partition("@")[0] == metric
         and row["baseline"] is None
     ]
+    # Two tables of scores may have the same cell: the form and GRPO are compared with distillation, too.
     texts = [f"{r['value']:.2f} [{r['low']:.2f}, {r['high']:.2f}]" for r in chosen if r["slice"] == "all"][:1]
     of_seeds = {row["slice"]: f"{row['value']:.2f}" for row in chosen if row["slice"].startswith("seed ")}.values()
     return "; ".join([*texts, *([", ".join(of_seeds)] if by_seed and of_seeds else [])])
