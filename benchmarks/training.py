@@ -186,9 +186,10 @@ def checked(texts: list[str], statements: list[str], answers: list[str]) -> list
     from proofmill.graders.program_graders import PROGRAMS
     from proofmill.graders.submissions import Submission
 
-    with PROGRAMS[ENTRIES["grpo/timed"]["grader"]].open() as check:
+    program = PROGRAMS[ENTRIES["grpo/timed"]["grader"]]
+    with program.open() as check:
         verdicts = check([Submission(s, a, None, t) for s, a, t in zip(statements, answers, texts, strict=True)])
-        return [verdict.grade / verdict.max_points for verdict in verdicts]
+        return [verdict.grade / program.max_points for verdict in verdicts]
 
 
 def well_formed(completions, completion_ids, trainer_state=None, **_):
