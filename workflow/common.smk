@@ -50,6 +50,7 @@ envvars:
 # Our reader refuses duplicate names, explains mistakes, and leaves entries with mistakes out until they are targets.
 try:
     environment.read_file()
+    environment.keep_freed_memory()
     files = read("config.yaml", *workflow.overwrite_configfiles)
     CONFIG = expand(overlay(files, workflow.config_settings.config), drafts=True)
     require_addresses(CONFIG)

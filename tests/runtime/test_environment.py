@@ -1,6 +1,8 @@
 """Settings of servers are checked before any call, and a file `.env` adds to the environment."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -134,3 +136,41 @@ def test_service_is_no_address(monkeypatch):
     """`service` instead of an address means that the server is looked up."""
     monkeypatch.setenv("PROOFMILL_JUDGE_URL", "service")
     assert environment.is_service("api/judge") and not environment.is_service("api/other")
+
+
+# Allocates 256 MiB five times, and prints the page faults of the last three and the growth of the heap in MiB.
+TOUCH = """
+import resource, torch
+def heap():
+    return int(open("/proc/self/statm").read().split()[1]) / 256
+before = heap()
+for _ in range(2):
+    torch.ones(2**26)
+faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(3):
+    torch.ones(2**26)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults, heap() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="malloc's tunables are glibc's")
+def test_processes_use_freed_memory_again(monkeypatch):
+    """A freed tensor's pages become the next tensor's; without holes, the heap has room for two."""
+    for name in [name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_"))]:
+        monkeypatch.delenv(name)
+
+    def touch():
+        done = subprocess.run([sys.executable, "-c", TOUCH], capture_output=True, text=True, check=True)
+        return [float(word) for word in done.stdout.split()]
+
+    assert touch()[0] >= 3 * 128  # even in pages of 2 MiB
+    environment.keep_freed_memory()
+    faults, grown = touch()
+    assert faults < 128 and grown < 600
+
+
+@pytest.mark.parametrize("variable", ["GLIBC_TUNABLES", "MALLOC_ARENA_MAX"])
+def test_variables_of_malloc_that_are_set_stay(monkeypatch, variable):
+    monkeypatch.setattr(os, "environ", {variable: "1"})
+    environment.keep_freed_memory()
+    assert os.environ == {variable: "1"}

@@ -56,6 +56,22 @@ def read_file(folder: Path = Path()) -> None:
         raise SettingError(f"{path}: {fault}; expected a text file with one NAME=value per line. Fix it.") from error
 
 
+# Options of glibc's malloc: the heap is never trimmed, grows by 256 MiB, in pages of 2 MiB if the system has them, and all
+# allocations are made there. Caches of threads would leave holes that the next aligned tensor does not fit into.
+TUNABLES = {"mmap_max": 0, "trim_threshold": 2**64 - 1, "top_pad": 2**28, "hugetlb": 1, "tcache_count": 0}
+
+
+def keep_freed_memory() -> None:
+    """Let the processes that this one starts keep the memory that they free, unless the user set malloc's variables.
+
+    glibc returns large freed tensors to the system, which has to clear their pages when the next step asks for them: a
+    quarter of a training step of SmolLM2-135M on a CPU (docs/performance.md). Other C libraries ignore the variable.
+    """
+    if not any(name.startswith("MALLOC_") for name in os.environ):
+        options = ":".join(f"glibc.malloc.{name}={value}" for name, value in TUNABLES.items())
+        os.environ.setdefault("GLIBC_TUNABLES", options)
+
+
 # ------------------------------------------------------------------------------------------------------- remote models
 
 
