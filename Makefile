@@ -11,6 +11,7 @@ TOOLS := $(VENV)/tools
 PIP_FLAGS := --quiet --disable-pip-version-check --no-deps --no-build-isolation
 PIP := $(BIN)/python -m pip install $(PIP_FLAGS)
 CORES ?= all
+SMOL := $(if $(LONG),smol-seeds smol-gsm8k,smol)
 # Test files run concurrently, each in one process, because its tests share fixtures. Those with the largest budgets
 # (tests/budgets.csv) start first. There is one process more than cores, because some tests mostly wait.
 PYTEST := $(BIN)/pytest -q --dist loadfile --no-loadscope-reorder
@@ -27,9 +28,9 @@ help: ## list the targets
 run: $(VENV)/ready ## build the recipe nano, from raw forum threads to a table of scores
 	$(SNAKEMAKE) nano
 
-smol: $(VENV)/ready ## train SmolLM2-135M on small tasks; LONG=1 trains five seeds
-	HF_HUB_OFFLINE=0 $(BIN)/proofmill fetch smol
-	$(SNAKEMAKE) $(if $(LONG),smol-seeds,smol)
+smol: $(VENV)/ready ## train SmolLM2-135M on small tasks; LONG=1 adds four seeds, and GSM8K
+	HF_HUB_OFFLINE=0 $(BIN)/proofmill fetch $(SMOL)
+	$(SNAKEMAKE) $(SMOL)
 
 install-gpu: ## install envs/gpu.txt, for a machine with CUDA; then use `make run LOCK=envs/gpu.txt`
 	$(MAKE) $(VENV)/ready LOCK=envs/gpu.txt

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.pipeline
 SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano", "absolute-zero")
 OTHERS = (
     *("real-corpus", "gold-answers", "grader-study", "imo-bench", "nano-claims", "nano-tuning", "nano-staleness"),
-    *("nano-scaffolds", "smol", "smol-gsm8k", "absolute-zero-nano"),
+    *("nano-scaffolds", "smol", "smol-gsm8k", "smol-proofs", "absolute-zero-nano"),
 )
 RECIPES = (*OTHERS, *SYSTEMS)
 # The systems again, with other weights, tables or one part changed: `make test-all` rehearses them.
@@ -90,9 +90,9 @@ def test_least_of_each_system_trains_by_rewards_that_vary(least):
 
 
 @pytest.mark.long
-def test_tutorial_ends_with_all_that_it_shows(least, tmp_path):
+def test_tutorial_ends_with_all_that_it_shows(tmp_path):
     """docs/tutorial.md, command after command, with the models and sizes of the rehearsal."""
-    here = copy_of(least, tmp_path / "tutorial")
+    here = Project(tmp_path / "tutorial", overlay="workflow/rehearsal.yaml")
     (own,) = re.findall(r"^```yaml\n(.*?)^```", TUTORIAL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     (here.folder / "own.yaml").write_text(own, encoding="utf-8")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -20,7 +20,7 @@ from proofmill.answers import extraction
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.schema.reasons import Reason, StopReason
-from proofmill.synthetic import congruences, grading, small_tasks
+from proofmill.synthetic import congruences, grading, small_proofs, small_tasks
 from proofmill.synthetic.grading import MAX_POINTS
 
 Check = Callable[[Sequence[Submission]], Iterable[Verdict]]  # a verdict for each submission, in order
@@ -149,6 +149,11 @@ def _grade_small_task(submission: Submission) -> float | None:
     return small_tasks.grade(submission.answer or "", submission.final)
 
 
+def _grade_small_proof(submission: Submission) -> tuple[int, str] | None:
+    has_numbers = re.search(r"\d", submission.statement)
+    return small_proofs.check(submission.statement, submission.final) if has_numbers else None
+
+
 PROGRAMS: dict[str, ProgramGrader] = {
     "arithmetic": ProgramGrader(MAX_POINTS, "checks proofs of the arithmetic family line by line", _arithmetic),
     "final-answer": ProgramGrader(
@@ -173,6 +178,12 @@ PROGRAMS: dict[str, ProgramGrader] = {
         grades(_grade_small_task),
         ("answer",),
         wants="answers",
+    ),
+    "small-proofs": ProgramGrader(
+        small_proofs.MAX_POINTS,
+        "checks small proofs: the number, true comparisons, all comparisons",
+        grades(_grade_small_proof),
+        wants="proofs",
     ),
     "tests": ProgramGrader(
         1,

@@ -65,7 +65,7 @@ def keep_freed_memory() -> None:
     """Let the processes that this one starts keep the memory that they free, unless the user set malloc's variables.
 
     glibc returns large freed tensors to the system, which has to clear their pages when the next step asks for them: a
-    quarter of a training step of SmolLM2-135M on a CPU (docs/performance.md). Other C libraries ignore the variable.
+    tenth of GRPO of SmolLM2-135M on a CPU (docs/performance.md). Other C libraries ignore the variable.
     """
     if not any(name.startswith("MALLOC_") for name in os.environ):
         options = ":".join(f"glibc.malloc.{name}={value}" for name, value in TUNABLES.items())

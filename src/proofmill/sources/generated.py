@@ -1,4 +1,4 @@
-"""Generated problems: the embedded congruences, also as forum threads, small tasks, and tasks about tiny programs.
+"""Generated problems: congruences, also as forum threads, small tasks and proofs, and tasks about tiny programs.
 
 The tasks are demonstrations for a tiny model, and benchmarks. A family is a task and a number of lines: `deduce-2`,
 `abduce-6`, `induce-1`. Families for proposers are `propose-deduce-3` and so on; their example has as many lines or one
@@ -19,7 +19,7 @@ from proofmill.schema.fields import require
 from proofmill.selfplay_tasks import requests
 from proofmill.selfplay_tasks.tasks import Task, TaskName
 from proofmill.sources.threads import thread
-from proofmill.synthetic import congruences, forum, tiny_programs
+from proofmill.synthetic import congruences, forum, small_proofs, tiny_programs
 from proofmill.synthetic import small_tasks as small
 from proofmill.text.fences import answer
 
@@ -71,6 +71,19 @@ def small_tasks(entry: Problems) -> Iterator[Row]:
             "question_type": "answer",
             "origin": f"small-tasks/{entry.split}",
             "level": task.family,
+        }
+
+
+def proofs(entry: Problems) -> Iterator[Row]:
+    """Yield small proofs with their guidelines, and their grading as a task."""
+    for family, statement, solution in small_proofs.tasks(entry.split, entry.seed, entry.families, entry.sizes):
+        yield {
+            "statement": statement,
+            "solution": solution,
+            "guidelines": small_proofs.GUIDELINES,
+            "question_type": "proof",
+            "origin": f"small-proofs/{entry.split}",
+            "level": family,
         }
 
 

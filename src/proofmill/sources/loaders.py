@@ -32,7 +32,7 @@ from proofmill.sources import (
 )
 from proofmill.sources.record_fields import text, texts, word, words
 from proofmill.sources.threads import thread
-from proofmill.synthetic import congruences, small_tasks
+from proofmill.synthetic import congruences, small_proofs, small_tasks
 from proofmill.text import question_types
 
 Row = dict[str, Any]
@@ -360,6 +360,7 @@ SOURCES: dict[str, Loader] = {
     "arithmetic": Loader(generated.arithmetic, "the embedded family of congruences", _SIZED, None, _FAMILIES),
     "arithmetic-threads": Loader(generated.arithmetic_threads, "the same, as forum threads", _SIZED, None, _FAMILIES),
     "small-tasks": Loader(generated.small_tasks, "small tasks with short answers", _SIZED, None, small_tasks.BOUNDS),
+    "small-proofs": Loader(generated.proofs, "small proofs, and their grading", _SIZED, None, small_proofs.BOUNDS),
     "tiny-programs": Loader(generated.tasks, "tasks about tiny programs", _GENERATED, None, generated.FAMILIES),
     "aops-threads": Loader(_aops_threads, "raw threads of the AoPS forum's API", _FILE),
     "aops": Loader(_aops, "AI-MO/aops_raw and AI-MO/aops", _FILE_OR_HUB),

@@ -48,7 +48,7 @@ class Problems(Entry):
     )
     families: list[str] = doc("Problem families to generate (generated sources). An empty list means all.", [])
     sizes: dict[str, list[int]] = doc(
-        "Minimum and maximum size by family, e.g. `{digits: [6, 7]}` (sources `arithmetic` and `small-tasks`). A size is the number of powers, digits, products, recurrence steps, or things to compare. Families not listed keep their default sizes.",
+        "Minimum and maximum size by family, e.g. `{digits: [6, 7]}` (sources `arithmetic`, `small-tasks` and `small-proofs`). A size is the number of powers, digits, products, recurrence steps, or things to compare. Families not listed keep their default sizes.",
         {},
     )
     where: dict[str, list[str | int]] = doc(
