@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -11,16 +12,16 @@ from hypothesis import strategies as st
 from proofmill.graders.program_graders import PROGRAMS
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import read_boxed_number
-from proofmill.synthetic.small_proofs import BOUNDS, GUIDELINES, check, tasks
+from proofmill.sources.generated import proofs
+from proofmill.synthetic.small_proofs import BOUNDS, GUIDELINES, check
 
 STATEMENT = "Which number is the largest: 41, 7, 63? Prove it."
 
 
 def made(part: str, seed: int, family: str, count: int, sizes=None) -> list[tuple[str, str]]:
-    """Return statements and solutions of one family."""
-    return [
-        (statement, solution) for _, statement, solution in itertools.islice(tasks(part, seed, [family], sizes), count)
-    ]
+    """Return statements and solutions of one family, as the source yields them."""
+    entry = SimpleNamespace(split=part, seed=seed, families=[family], sizes=sizes or {})
+    return [(row["statement"], row["solution"]) for row in itertools.islice(proofs(entry), count)]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from proofmill.prompts import templates
 from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.fields import require
 from proofmill.selfplay_tasks import requests
@@ -75,16 +76,22 @@ def small_tasks(entry: Problems) -> Iterator[Row]:
 
 
 def proofs(entry: Problems) -> Iterator[Row]:
-    """Yield small proofs with their guidelines, and their grading as a task."""
-    for family, statement, solution in small_proofs.tasks(entry.split, entry.seed, entry.families, entry.sizes):
-        yield {
+    """Yield small proofs with their guidelines, and their grading by the prompt `grade-small` as a task."""
+    scheme = small_proofs.GUIDELINES
+    for family, statement, proof in small_proofs.tasks(entry.split, entry.seed, entry.families, entry.sizes):
+        row = {
             "statement": statement,
-            "solution": solution,
-            "guidelines": small_proofs.GUIDELINES,
+            "solution": proof,
+            "guidelines": scheme,
             "question_type": "proof",
             "origin": f"small-proofs/{entry.split}",
             "level": family,
         }
+        if family == "points":
+            fields = {"statement": statement, "scheme": scheme, "proof": proof}
+            points, _ = small_proofs.check(statement, proof)
+            row |= {"statement": templates.fill("grade-small", fields), "solution": rf"\boxed{{{points}}}"}
+        yield row
 
 
 def tasks(entry: Problems) -> Iterator[Row]:

@@ -12,7 +12,6 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
-from proofmill.prompts import templates
 from proofmill.synthetic.parts import part_of
 
 GUIDELINES = (
@@ -71,22 +70,23 @@ def _faulty(statement: str, numbers: Sequence[int], points: int, rng: random.Ran
 def tasks(
     part: str, seed: int, families: Sequence[str] = (), sizes: Mapping[str, Sequence[int]] | None = None
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield the family, the statement and the solution of distinct tasks of one part; families in turn."""
-    rng, seen = random.Random(f"small-proofs-{part}-{seed}"), set[str]()
-    turns, judge = deque(families or BOUNDS), templates.prompt("grade-small")
+    """Yield the family, the statement and a proof of distinct tasks of one part, families in turn.
+
+    In the family `points`, the proof is the one to grade.
+    """
+    rng, seen = random.Random(f"small-proofs-{part}-{seed}"), set[tuple[str, str]]()
+    turns = deque(families or BOUNDS)
     while turns:
         family = turns.popleft()
         for _ in range(_PATIENCE):
             numbers = rng.sample(range(1, 100), rng.randint(*(sizes or {}).get(family, _SIZE)))
             statement = rng.choice(_WORDINGS).format(items=", ".join(map(str, numbers)))
-            solution = write(max(numbers), [(max(numbers), number) for number in numbers if number != max(numbers)])
-            if family == "points":
-                points = rng.randint(0, MAX_POINTS)
-                proof = _faulty(statement, numbers, points, rng)
-                statement = judge.render({"statement": statement, "scheme": GUIDELINES, "proof": proof})
-                solution = rf"\boxed{{{points}}}"
-            if part_of(repr(sorted(numbers))) == part and statement not in seen:
-                seen.add(statement)
+            if family == "proof":
+                proof = write(max(numbers), [(max(numbers), number) for number in numbers if number != max(numbers)])
+            else:
+                proof = _faulty(statement, numbers, rng.randint(0, MAX_POINTS), rng)
+            if part_of(repr(sorted(numbers))) == part and (statement, proof) not in seen:
+                seen.add((statement, proof))
                 turns.append(family)
-                yield family, statement, solution
+                yield family, statement, proof
                 break
