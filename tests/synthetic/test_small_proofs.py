@@ -73,7 +73,7 @@ def test_grading_as_a_task_has_the_points_of_the_program():
     """A judge that answers so gives a verdict; every grade occurs, and no proof of one part is in another."""
     counts = Counter()
     for statement, solution in made("train", 0, "points", 300):
-        problem, proof = re.search(r"\A(.*?)\n\n1 point.*others\.\n\n(.*?)\n\nPoints", statement, re.DOTALL).groups()
+        problem, proof = re.search(r"\A(.*?)\n\n1 point.*them\.\n\n(.*?)\n\nPoints", statement, re.DOTALL).groups()
         assert GUIDELINES in statement
         assert read_boxed_number(solution, 3) == check(problem, proof)[0]
         counts[solution] += 1

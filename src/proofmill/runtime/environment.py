@@ -62,7 +62,7 @@ TUNABLES = {"mmap_max": 0, "trim_threshold": 2**64 - 1, "top_pad": 2**28, "huget
 
 
 def keep_freed_memory() -> None:
-    """Let the processes that this one starts keep the memory that they free, unless the user set malloc's variables.
+    """Keep freed memory in the processes that this one starts, unless the user set malloc's variables.
 
     glibc returns large freed tensors to the system, which has to clear their pages when the next step asks for them: a
     tenth of GRPO of SmolLM2-135M on a CPU (docs/performance.md). Other C libraries ignore the variable.
