@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields
+from datetime import date
 
 import pytest
 
@@ -450,6 +451,19 @@ def test_sampling_with_an_unknown_prompt_is_refused():
     entries = scored()
     entries["scores/s"] = {**entries["scores/s"], "sampling": {"greedy": {"prompt": "sovle"}}}
     assert "Did you mean `solve`?" in mistake(**entries)
+
+
+def test_day_of_a_shutdown_changes_nothing_and_needs_a_source():
+    """What is known about a model's end does not change the identity; without a dated source it is refused."""
+    api = {"id": "a", "price": "unknown"}
+    ended = {"retired": date(2026, 3, 9), "checked": "https://example.org/deprecations, 2026-11-23"}
+    entry = Labels(problems="problems/x", model="api/a")
+    assert identity_of(entry, {"api/a": Api(**api)}) == identity_of(entry, {"api/a": Api(**api, **ended)})
+    labels = {"problems/x": BENCH, "labels/x": {"problems": "problems/x", "model": "api/a"}}
+    assert "`checked` is ''; expected its source with a date" in mistake(
+        **labels, **{"api/a": {**api, "retired": date(2026, 3, 9)}}
+    )
+    assert "`retired` is not; expected the day" in mistake(**labels, **{"api/a": {**api, "replaced-by": "b"}})
 
 
 def test_comment_on_a_price_changes_nothing():

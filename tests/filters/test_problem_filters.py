@@ -50,6 +50,7 @@ def refused(item, **changed) -> str | None:
         {"statement-length": [10, 100]},
         {"solution-length": [None, 99]},
         {"year": [2000, None]},
+        {"not-after": 2011},
         {"origin": ["isl", "imo"]},
         "not-duplicate",
         {"not-near-duplicate": 0.8},
@@ -61,6 +62,12 @@ def refused(item, **changed) -> str | None:
 def test_filter_lets_a_good_row_pass(item):
     """A valid problem with solution, labels and grades passes every filter."""
     assert refused(item) is None
+
+
+def test_problem_of_unknown_year_passes_not_after():
+    """The table of an archive may have no years; `year` drops its rows, `not-after` only those that are known to be later."""
+    assert refused({"not-after": 2024}, year=None) is None
+    assert refused({"year": [None, 2024]}, year=None) == "the year is unknown"
 
 
 @pytest.mark.parametrize(
@@ -86,6 +93,7 @@ def test_filter_lets_a_good_row_pass(item):
         ({"solution-length": [None, 3]}, {}, "characters, not at most 3"),
         ({"year": [None, 2010]}, {}, "of 2011, not at most 2010"),
         ({"year": [None, 2024]}, {"year": None}, "the year is unknown"),
+        ({"not-after": 2010}, {}, "of 2011, after 2010"),
         ({"origin": ["imo"]}, {}, "from `Contests/2011 ISL/A1`, not imo"),
         ({"difficulty": [5, 10]}, {}, "difficulty 4, not 5 to 10"),
         ({"pass-rate": [0, 1]}, {"rate": 0.0}, "pass rate 0.000, not strictly 0 to 1"),

@@ -4,6 +4,7 @@ import re
 import socket
 import sys
 import time
+from datetime import date
 
 import pytest
 
@@ -73,6 +74,21 @@ def test_stage_that_is_done_needs_no_server(tmp_path):
     mill = Mill(tmp_path / "results", **{**ENTRIES, "api/judge": REFEREE})
     mill.make("problems/p", "schemes/p", "responses/own")
     assert asked(mill.config, mill.results, "schemes/p", "responses/own") == []
+
+
+def test_model_that_is_shut_down_is_named_with_its_successor(tmp_path, capsys, tried):
+    """The plan says it before anything is paid, and so does the test of the servers; a future day is one."""
+    gone = {"retired": date(2026, 3, 9), "replaced-by": "k", "checked": "x, 2026-11-23"}
+    soon = {"id": "s", "price": "unknown", "retired": date(2999, 1, 1), "checked": "y, 2026-11-23"}
+    config = Mill(
+        tmp_path / "results", **{**ENTRIES, "api/second": soon, "api/judge": {**ENTRIES["api/judge"], **gone}}
+    ).config
+    plan = "\n".join(RunPlan(config, "grades/g", tmp_path / "results").lines(verbose=False))
+    sentence = "j was shut down on 2026-03-09; its provider names k instead (x, 2026-11-23)"
+    assert f"api/judge: {sentence}" in plan
+    assert "api/second: s will be shut down on 2999-01-01 (y, 2026-11-23)" in plan
+    faults, _ = tried(FINE, **gone)
+    assert faults == [] and sentence in capsys.readouterr().err
 
 
 def test_every_unset_or_wrong_variable_is_said_at_once(config, tmp_path, monkeypatch):

@@ -182,6 +182,10 @@ def _year(row: Row, bounds: list) -> str | None:
     return None if within(row["year"], bounds) else f"of {row['year']}, not {_range(bounds)}"
 
 
+def _not_after(row: Row, last: int) -> str | None:
+    return None if row["year"] is None or row["year"] <= last else f"of {row['year']}, after {last}"
+
+
 def _origin(row: Row, texts: list[str]) -> str | None:
     origin = row["origin"] or ""
     return (
@@ -311,6 +315,7 @@ FILTERS: dict[str, Named] = {
     "solution-length": Named(_solution_length, "length of the solution in characters", "bounds"),
     "solution-steps": Named(_solution_steps, "lines of the solution without the last, `####` (GSM8K)", "bounds"),
     "year": Named(_year, "year of the contest or post; rows of unknown year are dropped", "bounds"),
+    "not-after": Named(_not_after, "year of the contest or post; rows of unknown year are kept", "count"),
     "origin": Named(_origin, "the origin contains one of these texts", "texts"),
     "not-duplicate": Named(NotDuplicate, "no earlier kept row has the same normalized statement"),
     "not-near-duplicate": Named(NotNearDuplicate, "no earlier kept row has at least this Jaccard similarity", "number"),

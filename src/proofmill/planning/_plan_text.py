@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import date
 from typing import Any
 
 from proofmill.calls import budget, prices
@@ -139,6 +140,8 @@ def _connections(plan: Any) -> Iterator[str]:
         if each.fault:
             others = f" and {len(each.stages) - 2} more" * (len(each.stages) > 2)
             yield f"not yet reachable: {each.fault} ({', '.join(each.stages[:2])}{others} need it)"
+        if notice := each.api.retirement(date.today()):
+            yield f"{each.model}: {notice}"
         if price := prices.list_price(each.api):
             yield f"{each.model} has no `price`; data/prices.csv has {price}"
     if plan.connections and not any(each.fault for each in plan.connections):
@@ -179,6 +182,7 @@ def data(plan: Any) -> dict[str, Any]:
                 "model": each.model,
                 "stages": each.stages,
                 "fault": each.fault or None,
+                "retirement": each.api.retirement(date.today()) or None,
                 "price": str(price) if (price := prices.list_price(each.api)) else None,
             }
             for each in plan.connections

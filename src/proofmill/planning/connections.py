@@ -6,6 +6,7 @@ Models that are programs of this project need no connection: a job starts them a
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,11 @@ def require_set(connections: Iterable[Connection]) -> None:
 
 
 def faults_of(connections: Iterable[Connection], results: Path, budget: float | None) -> Iterator[str]:
-    """Test all connections concurrently, log the results, and yield the faults."""
+    """Test all connections concurrently, log the results and shut-down models, and yield the faults."""
+    connections = list(connections)
+    for each in connections:
+        if notice := each.api.retirement(date.today()):
+            log(each.model, notice)
     for trial in preflight.try_models({c.model: (c.api, c.most) for c in connections}, results, budget):
         cost = "at an unknown price" if trial.cost is None else f"for ${trial.cost:.6f}"
         if trial.fault:

@@ -118,4 +118,4 @@ def ancestors(entries: Mapping[str, Any], name: str) -> Iterator[str]:
 
 def canonical(entry: Any) -> str:
     """Return the entry as JSON with defaults filled in and keys sorted. Equal texts request equal rows."""
-    return json.dumps(TypeAdapter(type(entry)).dump_python(entry), sort_keys=True, ensure_ascii=False)
+    return json.dumps(TypeAdapter(type(entry)).dump_python(entry), sort_keys=True, ensure_ascii=False, default=str)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import date
 from typing import Annotated, Any, ClassVar, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, with_config
@@ -45,7 +46,9 @@ class Api(Entry):
     `PROOFMILL_<NAME>_KEY` for `api/<name>`. Rate limits are `PROOFMILL_<NAME>_RPM` and `PROOFMILL_<NAME>_TPM`.
     """
 
-    cosmetic: ClassVar[tuple[str, ...]] = ("price_source", "expected_tokens", "max_failed")
+    cosmetic: ClassVar[tuple[str, ...]] = (
+        "price_source", "expected_tokens", "max_failed", "retired", "replaced_by", "checked",
+    )  # fmt: skip
     transport: ClassVar[Mapping[str, Any]] = {"omit": [], "max_tokens_field": "max_tokens"}
     id: str | None = doc("Model id, as the server knows it. Set this or `weights`.", None)
     weights: WeightsRef | None = doc(
@@ -77,6 +80,20 @@ class Api(Entry):
     )
     max_failed: Share = doc("Maximum share of failed calls in a stage. Above it, the stage stops.", 0.1)
     expected_tokens: Guess | None = doc("Expected tokens of one call for the plan, `{input: , output: }`.", None)
+    retired: date | None = doc(
+        "Day on which the provider shut this model down, or will (YYYY-MM-DD). `proofmill plan` and `check` say so.",
+        None,
+    )
+    replaced_by: str = doc("Model id that the provider names instead (`retired`).", "")
+    checked: str = doc("Source of `retired`, with the date (YYYY-MM-DD). Required with it.", "")
+
+    def retirement(self, today: date) -> str:
+        """Return the sentence about a model that is, or will be, shut down; empty for others."""
+        if self.retired is None:
+            return ""
+        instead = f"; its provider names {self.replaced_by} instead" if self.replaced_by else ""
+        when = "was" if self.retired <= today else "will be"
+        return f"{self.id} {when} shut down on {self.retired}{instead} ({self.checked})"
 
     def faults(self, context: Context) -> Iterator[str]:
         if (self.id is None) == (self.weights is None):
@@ -104,6 +121,13 @@ class Api(Entry):
                 f"`price-source` is {self.price_source!r}; expected the source and the date of the price, such as "
                 "`https://example.org/pricing, 2026-11-20`."
             )
+        if self.retired and not re.search(r"\d{4}-\d{2}-\d{2}", self.checked):
+            yield (
+                f"`retired` is set and `checked` is {self.checked!r}; expected its source with a date, such as "
+                "`https://example.org/deprecations, 2026-11-23`."
+            )
+        if not self.retired and (self.replaced_by or self.checked):
+            yield "`replaced-by` or `checked` is set and `retired` is not; expected the day of the shutdown. Set it."
         if overruled := [name for name in DECIDED if name in self.extra_body]:
             yield (
                 f"`extra-body` sets {', '.join(f'`{name}`' for name in overruled)}, which an entry or the protocol sets; expected "
