@@ -78,19 +78,20 @@ def small_tasks(entry: Problems) -> Iterator[Row]:
 def proofs(entry: Problems) -> Iterator[Row]:
     """Yield small proofs with their guidelines, and their grading by the prompt `grade-small` as a task."""
     scheme = small_proofs.GUIDELINES
-    for family, statement, proof in small_proofs.tasks(entry.split, entry.seed, entry.families, entry.sizes):
+    for statement, proof, graded in small_proofs.tasks(entry.split, entry.seed, entry.families, entry.sizes):
         row = {
             "statement": statement,
             "solution": proof,
             "guidelines": scheme,
             "question_type": "proof",
             "origin": f"small-proofs/{entry.split}",
-            "level": family,
+            "level": "proof",
         }
-        if family == "points":
-            fields = {"statement": statement, "scheme": scheme, "proof": proof}
-            points, _ = small_proofs.check(statement, proof)
-            row |= {"statement": templates.fill("grade-small", fields), "solution": rf"\boxed{{{points}}}"}
+        if graded is not None:
+            fields = {"statement": statement, "scheme": scheme, "reference": proof, "proof": graded}
+            points, _ = small_proofs.check(statement, graded)
+            solution = rf"\boxed{{{points}}}"
+            row |= {"statement": templates.fill("grade-small", fields), "solution": solution, "level": "points"}
         yield row
 
 

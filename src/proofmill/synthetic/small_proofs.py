@@ -49,6 +49,11 @@ def write(name: int, pairs: Sequence[tuple[int, int]]) -> str:
     return f"{name}\n{', '.join(f'{a} > {b}' for a, b in pairs)}".strip()
 
 
+def solve(numbers: Sequence[int]) -> str:
+    """Write the proof that gets all points."""
+    return write(max(numbers), [(max(numbers), number) for number in numbers if number != max(numbers)])
+
+
 def _faulty(statement: str, numbers: Sequence[int], points: int, rng: random.Random) -> str:
     """Write a proof that earns these points: with another number, or comparisons that are false, missing or absent."""
     largest = max(numbers)
@@ -69,24 +74,19 @@ def _faulty(statement: str, numbers: Sequence[int], points: int, rng: random.Ran
 
 def tasks(
     part: str, seed: int, families: Sequence[str] = (), sizes: Mapping[str, Sequence[int]] | None = None
-) -> Iterator[tuple[str, str, str]]:
-    """Yield the family, the statement and a proof of distinct tasks of one part, families in turn.
-
-    In the family `points`, the proof is the one to grade.
-    """
-    rng, seen = random.Random(f"small-proofs-{part}-{seed}"), set[tuple[str, str]]()
+) -> Iterator[tuple[str, str, str | None]]:
+    """Yield statement, correct proof, and for `points` the proof to grade, of distinct tasks of one part."""
+    rng, seen = random.Random(f"small-proofs-{part}-{seed}"), set[tuple[str, str | None]]()
     turns = deque(families or BOUNDS)
     while turns:
         family = turns.popleft()
         for _ in range(_PATIENCE):
             numbers = rng.sample(range(1, 100), rng.randint(*(sizes or {}).get(family, _SIZE)))
             statement = rng.choice(_WORDINGS).format(items=", ".join(map(str, numbers)))
-            if family == "proof":
-                proof = write(max(numbers), [(max(numbers), number) for number in numbers if number != max(numbers)])
-            else:
-                proof = _faulty(statement, numbers, rng.randint(0, MAX_POINTS), rng)
-            if part_of(repr(sorted(numbers))) == part and (statement, proof) not in seen:
-                seen.add((statement, proof))
+            proof = solve(numbers)
+            graded = _faulty(statement, numbers, rng.randint(0, MAX_POINTS), rng) if family == "points" else None
+            if part_of(repr(sorted(numbers))) == part and (statement, graded) not in seen:
+                seen.add((statement, graded))
                 turns.append(family)
-                yield family, statement, proof
+                yield statement, proof, graded
                 break
