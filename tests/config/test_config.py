@@ -8,6 +8,7 @@ import pytest
 
 from mill import MAINS, REFEREE, ROOT
 from proofmill.artifacts import jobs
+from proofmill.artifacts.tables import Table
 from proofmill.config import yaml_files
 from proofmill.config.config import expand
 from proofmill.config.entry_values import entry_from
@@ -451,6 +452,23 @@ def test_sampling_with_an_unknown_prompt_is_refused():
     entries = scored()
     entries["scores/s"] = {**entries["scores/s"], "sampling": {"greedy": {"prompt": "sovle"}}}
     assert "Did you mean `solve`?" in mistake(**entries)
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [(40, "4 rows are kept; 40 are published (a card)"), (41, "; expected a tenth of them to ten times as many")],
+)
+def test_published_number_of_rows_changes_nothing_and_is_compared(tmp_path, capsys, rows, says):
+    """The job compares its rows with the published number, in its log and in the stamp; far fewer are remarked on."""
+    entry = {"source": "arithmetic", "rows": 4}
+    with_number = {**entry, "published-rows": {"rows": rows, "source": "a card"}}
+    plain, counted = (expand({"r": {"problems/x": each}}) for each in (entry, with_number))
+    one, two = (identity_of(book.entries["problems/x"], {}) for book in (plain, counted))
+    assert one == two
+    jobs.make(MAINS["problems"], "problems/x", two, tmp_path, counted.terms)
+    (notice,) = Table("problems/x", tmp_path).stamp["notices"]
+    assert says in notice and notice in capsys.readouterr().err
+    assert ("expected" in notice) == (rows > 40)
 
 
 def test_day_of_a_shutdown_changes_nothing_and_needs_a_source():

@@ -39,10 +39,8 @@ from proofmill.schema.fields import require
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 
-STOPPING = (
-    "max_unscored",
-    "max_attack",
-)  # fields of an entry that stop a job; they are passed in the terms and not in the identity
+# Fields of an entry that decide no row; they are passed in the terms and not in the identity.
+STOPPING = ("max_unscored", "max_attack", "published_rows")
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # errors of flock on a file system without locks
 
 
@@ -67,6 +65,7 @@ class Job:
     shard: Shard | None = None  # if set, the job makes the calls of a share of the rows and writes no table
     advanced: threading.Event = field(default_factory=threading.Event)  # set once a training has saved progress
     notices: list[str] = field(default_factory=list)  # of the engines, for the stamp
+    published: Mapping[str, Any] | None = None  # how many rows a paper reports for this table (fields.Published)
 
     @property
     def name(self) -> str:
@@ -122,6 +121,9 @@ class Job:
             return
 
         def stamp() -> dict[str, Any]:
+            if self.published:
+                self.notices.append(_compare(counts["kept"], **self.published))
+                log(self.name, self.notices[-1])
             if self.notices:
                 facts["notices"] = [*facts.get("notices", ()), *dict.fromkeys(self.notices)]
             if spent is not None:
@@ -142,6 +144,13 @@ def _outcome(counts: Mapping[str, int]) -> str:
     kept = [f"{counts['kept']:,} kept"] if "kept" in counts else []
     other = ", ".join(f"{count:,} {name}" for name, count in counts.items() if name != "kept")
     return "; dropped: ".join([*kept, *([other] if other else [])])
+
+
+def _compare(kept: int, rows: int, source: str) -> str:
+    """Compare the number of kept rows with a published one."""
+    odd = not rows / 10 <= kept <= rows * 10
+    expected = "; expected a tenth of them to ten times as many. See what its filters drop" if odd else ""
+    return f"{kept:,} rows are kept; {rows:,} are published ({source}){expected}"
 
 
 def _gpus() -> int:
@@ -280,7 +289,10 @@ def make(
         for model in declared.keys() & {*failed, *(ways := allowed.get("transport", {}))}:
             declared[model] = replace(declared[model], **failed.get(model, {}), **ways.get(model, {}))
         keeps, known = name in allowed.get("states", ()), with_weights(declared, table, parents)
-        return Job(table, known, fingerprint, stamp, budget=allowed["budget"], keeps_state=keeps, **how)
+        published = getattr(entry, "published_rows", None)
+        return Job(
+            table, known, fingerprint, stamp, budget=allowed["budget"], keeps_state=keeps, published=published, **how
+        )
 
     with explained(table, parents):
         if processes.rank():  # several processes train one model: the leader holds the lock, decides and writes

@@ -74,9 +74,19 @@ class Config:
             for name, api in self.declared.items()
             if api.transport
         }
+        published = {
+            name: rows for name, entry in self.entries.items() if (rows := getattr(entry, "published_rows", None))
+        }
         failing = {"max_failed": failed, "max_unscored": unscored, "max_attack": attacks}
         return json.dumps(
-            {"budget": self.budget, **failing, "transport": ways, "plugins": self.plugins, "states": self.states}
+            {
+                "budget": self.budget,
+                **failing,
+                "published_rows": published,
+                "transport": ways,
+                "plugins": self.plugins,
+                "states": self.states,
+            }
         )
 
     @property

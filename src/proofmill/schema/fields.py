@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, with_config
 from pydantic.fields import FieldInfo
+from typing_extensions import TypedDict
 
 
 class Ref:
@@ -42,6 +43,17 @@ Count = Annotated[int, Field(ge=1)]
 Dollars = Annotated[float, Field(ge=0)]
 # A list such as `keep: [has-statement, {length: [20, 4000]}]`: names, or names with an argument.
 NamedItems = list[str | dict[str, Any]]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class Published(TypedDict):
+    """The number of rows that a paper or a card reports for this table, and where."""
+
+    rows: Count
+    source: str
+
+
+PUBLISHED = "Number of kept rows that a paper or a card reports, `{rows: , source: }`. The log and the stamp compare; the fingerprint does not depend on it."
 
 T = TypeVar("T")
 

@@ -10,12 +10,14 @@ from proofmill.schema import registry_items
 from proofmill.schema.context import Context
 from proofmill.schema.fields import (
     FILTERS,
+    PUBLISHED,
     Count,
     Entry,
     GraderRef,
     JudgeRef,
     NamedItems,
     ProblemsRef,
+    Published,
     Ref,
     Share,
     Strict,
@@ -30,6 +32,7 @@ class Problems(Entry):
     """One row is a problem from a source or another table, kept, or dropped with the name of the filter."""
 
     revision: ClassVar[int] = 3
+    cosmetic: ClassVar[tuple[str, ...]] = ("published_rows",)
     source: Annotated[str, Ref("problems", named="sources")] = doc("Source (listed below), or `problems/<name>`.")
     path: str | None = doc(
         "File or folder, or the address of public data: `hub:<owner>/<name>@<commit>/<file>` or `https://...` (docs/data.md). `${VARIABLES}` are read from the environment. Their values do not affect the fingerprint, except as the last part of the path.",
@@ -73,6 +76,7 @@ class Problems(Entry):
         "Memory limit of each program in MB (same sources). Default: 256.", None, ge=8, le=4096
     )
     keep: NamedItems = doc(FILTERS, [])
+    published_rows: Published | None = doc(PUBLISHED, None)
     decontaminate: list[ProblemsRef] = doc("Decontamination: drop problems that occur in these tables.", [])
     overlap_words: Count = doc("Length of a shared run of words that counts as the same text (`decontaminate`).", 13)
     overlap_similarity: Share = doc("Minimum Jaccard similarity that counts as the same text (`decontaminate`).", 0.7)
@@ -106,6 +110,7 @@ class Problems(Entry):
                 "keep",
                 "decontaminate",
                 "overlap_words",
+                "published_rows",
             }
             own |= {"overlap_similarity"}
             if f.name not in own | reads and getattr(self, f.name) not in (info_of(f).default, [], {}, None):

@@ -11,6 +11,7 @@ from proofmill.schema.fields import (
     FILTERS,
     GIVEN_RESPONSES,
     MIN_P,
+    PUBLISHED,
     RUBRIC,
     TOP_K,
     TOP_P,
@@ -18,6 +19,7 @@ from proofmill.schema.fields import (
     Entry,
     NamedItems,
     ProblemsRef,
+    Published,
     Ref,
     Share,
     Strict,
@@ -131,6 +133,7 @@ class Examples(Entry):
     """One row is a training example from a solution, a response or a conversation, kept, or dropped with the reason."""
 
     revision: ClassVar[int] = 3
+    cosmetic: ClassVar[tuple[str, ...]] = ("published_rows",)
     problems: ProblemsRef | None = doc("Use the solutions of these problems.", None)
     responses: Annotated[str, Ref("responses")] | None = doc("Use these responses, without grades.", None)
     grades: Annotated[str, Ref("grades")] | None = doc("Use these graded responses.", None)
@@ -154,6 +157,7 @@ class Examples(Entry):
         {},
     )
     keep: NamedItems = doc(FILTERS, [])
+    published_rows: Published | None = doc(PUBLISHED, None)
     prompt: str = doc("Name or path of the prompt that asks for the solution.", "solve")
     rows: Count | None = doc(
         "Rows of a `mix` (default: as many as the shares allow), or maximum rows of a `source`.", None
