@@ -472,7 +472,7 @@ def test_published_number_of_rows_changes_nothing_and_is_compared(tmp_path, caps
 
 
 def test_day_of_a_shutdown_changes_nothing_and_needs_a_source():
-    """What is known about a model's end does not change the identity; without a dated source it is refused."""
+    """A model's end does not change the identity; without a dated source it is refused."""
     api = {"id": "a", "price": "unknown"}
     ended = {"retired": date(2026, 3, 9), "checked": "https://example.org/deprecations, 2026-11-23"}
     entry = Labels(problems="problems/x", model="api/a")
