@@ -26,7 +26,7 @@ from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import ById
 from proofmill.artifacts.joins import attempts as joined
 from proofmill.graders.judges import MERGES
-from proofmill.metrics import averages, budgets, claims, text_lengths
+from proofmill.metrics import averages, budgets, claims, published, text_lengths
 from proofmill.metrics import page as pages
 from proofmill.metrics.attempt_table import AttemptTable, Row, Rows, count, is_scored, where
 from proofmill.metrics.comparisons import adjust, comparisons
@@ -58,7 +58,8 @@ def main(entry: Scores, job: Job) -> None:
     warnings = [f"{_where(group)}: {sentence}" for group, sentences in notices.items() for sentence in sentences]
     calls = list(_of_calls(entry, job))
     confusions = {cell: counts for cell, rows_of in groups.items() if (counts := count_confusions(rows_of))}
-    sheet = pages.page(job.name, rows, entry, notices, [claim.sentence for claim in settled], calls, confusions)
+    sentences, others = [claim.sentence for claim in settled], published.table(entry, rows, groups)
+    sheet = pages.page(job.name, rows, entry, notices, sentences, calls, confusions, others)
     stamped = {claim.name: claim.to_stamp() for claim in settled}
     job.finish(rows, {"numbers": len(rows)}, page=sheet, notices=[*warnings, *calls], claims=stamped)
     for claim in settled:

@@ -161,11 +161,6 @@ def test_page_averages_the_first_metric_of_each_way_of_sampling():
         ({"averages": {"total": ["cod"], "code": ["problems/a"]}}, "has `cod` in `total`"),
         ({"averages": {"a": ["b"], "b": ["a"]}}, "`a`, which contains itself"),
         ({"averages": {"total": ["code"], "code": ["problems/a"]}}, None),
-        ({"published": {"x": {"source": "s", "percent": {}}}}, "is set without `averages`"),
-        (
-            {"averages": {"c": ["problems/a"]}, "published": {"x": {"source": "s", "percent": {"d": 1}}}},
-            "`published` has `d` of x",
-        ),
         ({"averages": {"c": ["problems/a"]}}, None),
     ],
 )

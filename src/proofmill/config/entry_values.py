@@ -131,8 +131,8 @@ def _to_fields(values: Mapping) -> dict:
     def inside(named: Mapping) -> dict:
         return {name: _to_fields(v) if isinstance(v, Mapping) else v for name, v in named.items()}
 
-    own = dict.fromkeys(("price", "lora", "composite"), _to_fields)
-    nested = {"sampling": inside, "preferences": inside, **own}
+    own = dict.fromkeys(("price", "lora", "composite", "settings"), _to_fields)
+    nested = {"sampling": inside, "preferences": inside, "published": inside, **own}
     plain = {str(key).replace("-", "_"): value for key, value in values.items()}
     for key in {*REMOVABLE} & {*plain}:
         if isinstance(plain[key], Mapping):

@@ -8,7 +8,7 @@ from typing import Any
 from proofmill.calls import prices
 from proofmill.config.lists import LISTS
 from proofmill.graders import escalation
-from proofmill.metrics import averages, budgets, claims, kernels
+from proofmill.metrics import averages, budgets, claims, kernels, published
 from proofmill.metrics.metrics import kernel_of
 from proofmill.prompts import templates
 from proofmill.public_data import registry
@@ -74,7 +74,7 @@ def _context(entries: Mapping[str, Any]) -> Context:
         conversation_columns=conversations.COLUMNS,
         kernels=kernels,
         kernel_of=kernel_of,
-        score_faults=(averages.faults, budgets.faults, claims.faults),
+        score_faults=(averages.faults, budgets.faults, claims.faults, published.faults),
     )
 
 

@@ -50,7 +50,7 @@ def weights(averages: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]
 
 
 def faults(entry: Scores) -> Iterator[str]:
-    """Yield the faults in the names of `averages` and `published`."""
+    """Yield the faults in the names of `averages`."""
     known = [*(entry.problems if entry.models else ()), *entry.averages]
     for name, members in entry.averages.items():
         if "/" in name or not members or len(set(members)) < len(members):
@@ -60,12 +60,6 @@ def faults(entry: Scores) -> Iterator[str]:
             yield f"`averages` has `{unknown[0]}` in `{name}`; expected one of {among(unknown[0], known)}"
     if circle := sorted(entry.averages.keys() - weights(entry.averages).keys()):
         yield f"`averages` has `{circle[0]}`, which contains itself; expected averages that end in benchmarks."
-    known += [each for members in entry.averages.values() for each in members]
-    for model, reported in entry.published.items():
-        if unmeasured := [each for each in reported.percent if each not in known]:
-            yield f"`published` has `{unmeasured[0]}` of {model}; expected one of {among(unmeasured[0], known)}"
-    if entry.published and not entry.averages:
-        yield "`published` is set without `averages`; expected some. Add `averages`, or remove `published`."
 
 
 def average(rows: Sequence[Row], groups: Mapping[Cell, Rows], entry: Scores) -> Iterator[dict[str, Any]]:

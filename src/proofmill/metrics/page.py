@@ -26,12 +26,13 @@ def page(
     claims: Sequence[str] = (),
     calls: Sequence[str] = (),
     confusions: Mapping[Cell, Mapping[tuple[int, int], int]] = {},
+    compared_with: Iterable[str] = (),
 ) -> str:
     """Return the score page: sheets by sampling setting and split, averages, costs, comparisons, claims and corpora.
 
     `notices` are the sentences about each cell's attempts (notices.py), printed below the sheet of its scores. `claims` are
     the sentences of the claims (claims.py). `calls` are those about calls that failed, or that another model answered.
-    `confusions` count attempts by human grade and grader's grade.
+    `confusions` count attempts by human grade and grader's grade. `compared_with` is the table of published numbers.
     """
     all_rows = [row for row in rows if row["model"] and row["p_value"] is None and row["slice"].startswith(SHOWN)]
     measured_rows = [row for row in all_rows if row["problems"] not in entry.averages]
@@ -47,6 +48,8 @@ def page(
                 lines += _notice_lines(sampling, notices) if part == "all" else ()
     for sampling in dict.fromkeys(row["sampling"] for row in all_rows) if entry.averages else ():
         lines += [*_averages(sampling, [row for row in all_rows if row["sampling"] == sampling], entry), ""]
+    if published := [*compared_with]:
+        lines += ["Next to published numbers (the interval of a difference is that of ours alone):", "", *published, ""]
     for cell, counts in confusions.items():
         lines += [*_confusion(cell, counts), ""]
     lines += _costs([row for row in rows if row["slice"] == budgets.SPLIT])

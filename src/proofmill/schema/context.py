@@ -30,7 +30,7 @@ class Context:
     conversation_columns: tuple[str, ...]  # sources/conversations.py
     kernels: Any  # the module metrics/kernels.py
     kernel_of: Callable[[str], Any]  # metrics/metrics.py
-    score_faults: tuple[Callable[[Any], Iterator[str]], ...]  # metrics/averages.py, budgets.py and claims.py
+    score_faults: tuple[Callable[[Any], Iterator[str]], ...]  # metrics/averages.py, budgets.py, claims.py, published.py
 
     def is_known(self, prompt: str | None) -> bool:
         """Return whether a prompt can be read; None is the default, which can."""

@@ -48,11 +48,30 @@ class Sampling:
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))  # as above
+class PublishedSettings:
+    """Settings of published results, as far as they are known, to compare with ours."""
+
+    attempts: Count | None = doc("Attempts at each problem.", None)
+    temperature: float | None = doc("Sampling temperature.", None)
+    top_p: float | None = doc("Nucleus sampling.", None)
+    top_k: Count | None = doc("Top-k sampling.", None)
+    max_tokens: Count | None = doc("Maximum tokens of one response.", None)
+    prompt: str | None = doc("Prompt, by our name if it is ours, else in words.", None)
+    grader: str | None = doc("Grader, by our name if it is ours, else in words.", None)
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))  # as above
 class Published:
     """Published results of a model."""
 
-    source: str = doc("Source: paper and table.")
+    source: str = doc("Source: paper, table and page.")
     percent: dict[str, float] = doc("Percent of the points, by the names of benchmarks and of `averages`.")
+    ours: str | None = doc("Model of `models` to compare with these numbers.", None)
+    metric: str | None = doc("Metric of ours to compare, as the page names it (`avg@3`). Default: the first.", None)
+    settings: PublishedSettings = doc(
+        "Settings that are known, `{attempts: , temperature: , top-p: , top-k: , max-tokens: , prompt: , grader: }`. The page names those that differ from ours.",
+        PublishedSettings(),
+    )
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))  # as above
@@ -103,7 +122,7 @@ class Scores(Entry):
         {},
     )
     published: dict[str, Published] = doc(
-        "Published results by model: `{Qwen2.5-7B: {source: ..., percent: {code: 52.0}}}`. The score page shows them with their source next to the `averages`; they are not in the table.",
+        "Published results by model: `{Qwen2.5-7B: {source: ..., percent: {code: 52.0}}}`. The score page shows them with their source, next to the `averages` or next to ours (`ours`); they are not in the table.",
         {},
     )
     success_threshold: Share = doc("Minimum share of the points that counts as a success.", 1.0)
@@ -127,6 +146,10 @@ class Scores(Entry):
         yield from context.grading_faults(self.grader, self.grader_prompt, self.schemes)
         for faults in context.score_faults:
             yield from faults(self)
+        ours = [reported.ours for reported in self.published.values() if reported.ours]
+        for model in ours:
+            if model not in context.entries:
+                yield f"`published` compares with `{model}`; expected one of {context.among(model, context.entries)}"
         if len(set(self.seeds)) < len(self.seeds):
             yield f"`seeds` is {self.seeds}; expected each seed once."
         for way, sampling in self.sampling.items():
