@@ -40,7 +40,7 @@ from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 
 # Fields of an entry that decide no row; they are passed in the terms and not in the identity.
-STOPPING = ("max_unscored", "max_attack", "published_rows")
+IN_TERMS = ("max_unscored", "max_attack", "published_rows")
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # errors of flock on a file system without locks
 
 
@@ -277,7 +277,7 @@ def make(
     if "plugins" in allowed:
         plugins.use(allowed["plugins"])
     entry, declared = read_identity(name, identity)
-    limits = {field: allowed[field][name] for field in STOPPING if name in allowed.get(field, {})}
+    limits = {field: allowed[field][name] for field in IN_TERMS if name in allowed.get(field, {})}
     entry = replace(entry, **limits) if limits else entry
     table = Table(name, results)
     parents, sources = digest_inputs(table, entry, declared)
