@@ -171,7 +171,7 @@ def test_processes_use_freed_memory_again(monkeypatch):
 
 @pytest.mark.parametrize("variable", ["GLIBC_TUNABLES", "MALLOC_ARENA_MAX"])
 def test_variables_of_malloc_that_are_set_stay(monkeypatch, variable):
-    """Who has set malloc's behaviour, by either variable, keeps it."""
+    """A user's settings of malloc are kept, whichever variable has them."""
     monkeypatch.setattr(os, "environ", {variable: "1"})
     environment.keep_freed_memory()
     assert os.environ == {variable: "1"}
