@@ -19,6 +19,7 @@ ASKED = (
     "prove",
     "solve",
     "think-answer",
+    "conversation",
     "continue-from-summary",
     "answer",
     "continue-from-summary",
@@ -41,7 +42,7 @@ def lessons(entry: Problems) -> Iterator[dict[str, Any]]:
             thought = re.sub(r"[a-z]{2,}.*", "", thought)
         if rng.random() < FLAWED:
             proof = body
-        elif asked == "think-answer":
+        elif asked in ("think-answer", "conversation"):
             proof = f"<think>\n{thought}\n</think>\n<answer>\n{body}\n</answer>"
         else:
             proof = f"<think>{thought}</think>\n{body}"

@@ -13,6 +13,7 @@ from pathlib import Path
 from proofmill.artifacts.states import States
 from proofmill.config.config import Config
 from proofmill.config.source_paths import source_names
+from proofmill.public_data.registry import local_copy
 from proofmill.schema import references
 from proofmill.schema.errors import MissingData
 from proofmill.schema.names import kind_of
@@ -66,6 +67,9 @@ class Graph:
 
     def _sources(self, name: str) -> list[str]:
         """Return the files that an artifact reads; none if it is up to date but its public data were removed."""
+        if self.is_due(name):
+            for address in self.states[name].missing:
+                local_copy(address)
         try:
             return [
                 str(file) for file in source_names(kind_of(name), self.config.entries[name], self.config.entries.get)

@@ -19,7 +19,7 @@ from proofmill.artifacts import fingerprints
 from proofmill.artifacts.archive import ArchivedTable
 from proofmill.artifacts.tables import Table
 from proofmill.config.config import Config
-from proofmill.config.identity import identity_of
+from proofmill.config.identity import identity_of, prompt_files
 from proofmill.config.source_paths import read_known_digests, source_path
 from proofmill.public_data.registry import copy_of, is_public
 from proofmill.schema import references
@@ -97,13 +97,13 @@ class States:
             for parent, state in made.items()
             if state.content is not None
         }
-        missing: tuple[str, ...] = ()
+        missing = self._missing_prompts(entry)
         try:
             sources = fingerprints.sources_of(kind_of(name), entry, self.config.entries.get)
         except MissingData as error:  # a table that was made from them no longer needs them
-            sources, missing = read_known_digests(error.addresses[0]), tuple(error.addresses)
+            sources, missing = read_known_digests(error.addresses[0]), [*error.addresses, *missing]
         fingerprint = fingerprints.fingerprint_of(name, entry, self.config.declared, parents, sources)
-        return Expected(fingerprint, parents, sources, missing)
+        return Expected(fingerprint, parents, sources, tuple(missing))
 
     def _reads(self, name: str) -> list[str]:
         return references.reads(kind_of(name), self.config.entries[name], self.config.entries.get, self.config.declared)
@@ -111,7 +111,11 @@ class States:
     def _missing(self, kind: str, entry: Any) -> list[str]:
         """Return the public data that an entry reads and that are not on this machine."""
         path = source_path(kind, entry, self.config.entries.get)
-        return [path] if path and is_public(path) and copy_of(path) is None else []
+        own = [path] if path and is_public(path) and copy_of(path) is None else []
+        return own + self._missing_prompts(entry)
+
+    def _missing_prompts(self, entry: Any) -> list[str]:
+        return [file for file in prompt_files(entry, self.config.declared) if copy_of(file) is None]
 
     def changes(self, name: str, old: Mapping[str, Any], expected: Expected) -> list[str]:
         """Return the fields, prompts, plugins, parents and files that differ from the stamp of an older table."""

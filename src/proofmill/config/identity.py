@@ -11,7 +11,8 @@ from typing import Any
 from proofmill.config import plugins
 from proofmill.graders.escalation import graders_of
 from proofmill.graders.program_graders import PROGRAMS
-from proofmill.prompts import templates
+from proofmill.prompts import published, templates
+from proofmill.public_data.registry import is_public
 from proofmill.scaffolds import scaffolds
 from proofmill.schema.fields import GRADER_PROMPT
 from proofmill.schema.kinds import KINDS
@@ -23,13 +24,23 @@ PIECE = 30_000  # characters of up to four bytes each; Linux allows arguments be
 
 def prompts_of(entry: Any, declared: Mapping[str, Any]) -> dict[str, str]:
     """Return the prompts of an entry, including system prompt files, with their digests. An edit changes the identity."""
+    texts = {text: templates.plain_digest(text) for text in entry.texts() if templates.is_file(text)}
+    return {name: templates.prompt(name).digest for name in _prompt_names(entry, declared)} | texts
+
+
+def prompt_files(entry: Any, declared: Mapping[str, Any]) -> list[str]:
+    """Return the addresses of the public files that an entry reads prompts from."""
+    texts = [*entry.texts(), *(templates.prompt(name).address or "" for name in _prompt_names(entry, declared))]
+    return list(dict.fromkeys(published.file_of(text) for text in texts if is_public(text)))
+
+
+def _prompt_names(entry: Any, declared: Mapping[str, Any]) -> dict[str, None]:
     names = dict.fromkeys(entry.prompt_names())
     for config in entry.scaffolds().values():
         names |= dict.fromkeys(scaffolds.chosen(config).prompt_names())
     for name, prompt in entry.graders():
         names |= dict.fromkeys(_prompts_of_grader(name, prompt, declared))
-    texts = {text: templates.plain_digest(text) for text in entry.texts() if templates.is_path(text)}
-    return {name: templates.prompt(name).digest for name in names} | texts
+    return names
 
 
 def _prompts_of_grader(name: str, prompt: str | None, declared: Mapping[str, Any]) -> Iterator[str]:

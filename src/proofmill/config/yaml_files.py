@@ -76,8 +76,14 @@ def _place_prompts(file: Path, loaded: dict) -> None:
             continue
         seen.add(id(value))
         for key, inner in value.items() if isinstance(value, dict) else ():
+            of_scaffold = inner.items() if key == "prompts" and isinstance(inner, dict) else ()
             if re.split("[-_]", str(key))[-1] in PROMPT_KEYS and isinstance(inner, str) and is_path(inner):
                 value[key] = _place(file, inner)
+            inner_paths = {
+                part: _place(file, own) for part, own in of_scaffold if isinstance(own, str) and is_path(own)
+            }
+            if inner_paths:
+                value[key] = {**inner, **inner_paths}
         pending += value.values() if isinstance(value, dict) else value
 
 

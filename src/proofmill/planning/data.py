@@ -1,6 +1,7 @@
 """Public data that a target needs: list them, and download those that are missing.
 
-A target needs the files that its artifacts name in `path`, and the hub models that its `base` entries name. `proofmill
+A target needs the files that its artifacts name in `path`, those of prompts that others published, and the hub models
+that its `base` entries name. `proofmill
 fetch` downloads the missing ones; `proofmill fetch --list` only lists them, without network access.
 """
 
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from proofmill.config.config import Config
+from proofmill.config.identity import prompt_files
 from proofmill.config.source_paths import source_path
 from proofmill.public_data import download
 from proofmill.public_data.registry import FETCHED, MODEL, copy_of, is_public, place, register
@@ -58,6 +60,7 @@ def list_needed(config: Config, names: Iterable[str]) -> list[Needed]:
         elif isinstance(entry, Base) and entry.id:
             source = f"{MODEL}{entry.id}@{entry.commit}"
             by_source[source] = _model(source, entry)
+        by_source |= {address: _data(address) for address in prompt_files(entry, config.declared)}
     return [by_source[source] for source in sorted(by_source)]
 
 

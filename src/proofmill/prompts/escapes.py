@@ -11,6 +11,7 @@ tokenizer's output. Only the first character of each match is changed.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from proofmill.text.folding import escape, escape_at, fold
@@ -54,7 +55,6 @@ def _space(name: str) -> str:
 
 
 _THOUGHT = rf"{_OPENS} {_space(REASONING)} \s*+ >)"
-_BLOCK = rf"{_OPENS} (?: {'|'.join(map(_space, BLOCKS))} ) \b )"
 _SWITCH = r"/(?= no_?think \b )"  # turns off the reasoning of GLM and Qwen
 
 
@@ -62,22 +62,27 @@ def _compile(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE | re.VERBOSE)
 
 
-_IN_A_TURN, _OF_OTHERS, _IN_A_BLOCK = (
-    _compile(_TOKENS),
-    _compile(_TOKENS, _THOUGHT),
-    _compile(_TOKENS, _THOUGHT, _BLOCK, _SWITCH),
-)
+_IN_A_TURN, _OF_OTHERS = _compile(_TOKENS), _compile(_TOKENS, _THOUGHT)
+
+
+@lru_cache
+def _in_a_block(tags: frozenset[str]) -> re.Pattern[str]:
+    names = "|".join(map(_space, (*BLOCKS, *sorted(tags))))
+    return _compile(_TOKENS, _THOUGHT, rf"{_OPENS} (?: {names} ) \b )", _SWITCH)
 
 
 class Enclosed(str):
     """Our own blocks around texts that are enclosed already. Joining it to another text gives an ordinary string."""
 
 
-def enclose(value: str | None) -> str:
-    """Escape a field's text, so that it can neither close a block nor open a turn; `(none)` for an absent one."""
+def enclose(value: str | None, tags: frozenset[str] = frozenset()) -> str:
+    """Escape a field's text, so that it can neither close a block nor open a turn; `(none)` for an absent one.
+
+    `tags` are names of blocks in addition to ours.
+    """
     if value is None or not value.strip():
         return NONE
-    return value if isinstance(value, Enclosed) else escape(value, _IN_A_BLOCK)
+    return value if isinstance(value, Enclosed) else escape(value, _in_a_block(tags))
 
 
 def in_blocks(tag: str, texts: Iterable[str]) -> Enclosed:

@@ -12,6 +12,14 @@ The text is a Jinja template: `{{ proof }}`, `{% if reference %}`. A prompt is g
 in one (`tasks/pair`), or as a path that ends in `.md`: a file of the user's own. Verbatim texts (a system prompt) may
 be in such a file, too, with or without a header.
 
+A text that others published stays where it is: the header names its address and maps its placeholders (published.py).
+
+    text: github:OWNER/NAME@COMMIT/agents.yaml#judge.prompt
+    fields: {problem: statement, solution: proof, of: 7}  # or a number; instead of `needs`; `optional` names some of ours
+    style: replace                                    # of its placeholders; `format` by default
+
+An entry may name the address itself if the text has one placeholder, for the statement, or is a system prompt.
+
 Differences from formatting a string:
 1. Fields are inserted once: braces in a field, from LaTeX or from text that looks like a placeholder, stay as they are.
 2. A field cannot close its block or start another turn: our own tags, those of verdicts included, and the control
@@ -21,16 +29,20 @@ Differences from formatting a string:
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta
 
+from proofmill.prompts import published
 from proofmill.prompts.escapes import enclose
+from proofmill.prompts.published import Published
+from proofmill.public_data import registry
 from proofmill.public_data.locations import local_path
-from proofmill.schema.errors import ProofmillError, RecipeError, short, shorten
+from proofmill.public_data.registry import is_public
+from proofmill.schema.errors import MissingData, ProofmillError, RecipeError, short, shorten
 from proofmill.text.own_files import read_text, read_yaml
 from proofmill.text.suggestions import among
 
@@ -85,8 +97,13 @@ class Prompt:
     optional: tuple[str, ...]
     verdict: str | None
     scale: tuple[float, ...]
-    template: Template
+    template: Template | Published
     digest: str
+
+    @property
+    def address(self) -> str | None:
+        """Return the address of its text, if others published it."""
+        return self.template.address if isinstance(self.template, Published) else None
 
     def render(self, fields: Mapping[str, Any]) -> str:
         """Fill the prompt with its fields; an empty field becomes `(none)`. Raises RecipeError if one is missing."""
@@ -125,18 +142,27 @@ def names() -> list[str]:
 
 def is_path(name: str) -> bool:
     """Return whether a prompt, or a verbatim text, is given as the path of its file."""
-    return name.endswith(".md") and "\n" not in name
+    return name.endswith(".md") and "\n" not in name and not is_public(name)
 
 
 def prompt(name: str) -> Prompt:
-    """Load a prompt from a path, from prompts/<name>.md, or from a user's folder. Raises RecipeError if invalid."""
-    if is_path(name):
-        return _parse(name, *_text_of(local_path(name)))
-    if (file := _file(name)) is None:
+    """Load a prompt from a path, an address, prompts/<name>.md, or a user's folder. Raises RecipeError if invalid.
+
+    A text that others published is read when the prompt is filled.
+    """
+    if is_public(name):
+        found = Prompt(name, ("statement",), (), None, (), Published(name), "")
+    elif is_path(name):
+        found = _load(name, local_path(name))
+    elif (file := _file(name)) is not None:
+        found = _load(name, file)
+    else:
         raise RecipeError(
             f"prompt `{short(name)}`: is no file in prompts/; expected one of {among(name, names())}. Fix the name."
         )
-    return _parse(name, *_text_of(file))
+    if found.address is None:
+        return found
+    return replace(found, digest=_digest(found.digest, published.digest(found.address)))
 
 
 def _file(name: str) -> Path | None:
@@ -148,7 +174,7 @@ def _file(name: str) -> Path | None:
 
 def fault(name: str) -> str | None:
     """Return the fault of a prompt's name or path, as the end of a sentence about it; None without one."""
-    if not is_path(name):
+    if not is_path(name) and not is_public(name):
         own = "the path of a file of your own (`prompts/mine.md`), or one of"
         return (
             None
@@ -156,7 +182,10 @@ def fault(name: str) -> str | None:
             else f"is `{short(name)}`, which is no file in prompts/; expected {own} {among(name, names())}"
         )
     try:
-        prompt(name)
+        if isinstance(text := prompt(name).template, Published):
+            text.check()
+    except MissingData:
+        return None  # `plan` names what is to be downloaded
     except ProofmillError as error:
         return f"is {error}"
     return None
@@ -172,8 +201,15 @@ def fill(name: str, fields: Mapping[str, Any]) -> str:
     return prompt(name).render(fields)
 
 
+def is_file(text: str) -> bool:
+    """Return whether a verbatim text is in a file: at a path, or at an address."""
+    return is_path(text) or is_public(text)
+
+
 def plain(text: str) -> str:
-    """Return a verbatim text, or the content of the file at its path, without a header."""
+    """Return a verbatim text, or the content of the file at its path or address, without a header."""
+    if is_public(text):
+        return published.read(text).strip()
     return _text_of(local_path(text))[1].strip() if is_path(text) else text
 
 
@@ -181,13 +217,19 @@ def plain_fault(text: str) -> str | None:
     """Return the fault of a text that is given by a path, as the end of a sentence about it; None without one."""
     try:
         return None if plain(text) else "is empty; expected a text, or none at all."
+    except MissingData:
+        return None
     except ProofmillError as error:
         return f"is {error}"
 
 
 def plain_digest(text: str) -> str:
-    """Return a digest of the text that `plain` returns."""
-    return hashlib.sha256(plain(text).encode()).hexdigest()[:16]
+    """Return a digest of the text that `plain` returns; of one by address, of its file and key."""
+    return _digest(published.digest(text) if is_public(text) else plain(text))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
 
 
 # ------------------------------------------------------------------------------------------------------------ the files
@@ -203,27 +245,60 @@ def _text_of(path: Path) -> tuple[str | None, str]:
 _EXAMPLE = "expected one between two lines of `---`, with `needs: [statement]`"
 
 
+def _load(name: str, file: Path) -> Prompt:
+    return _parse(name, file.parent, *_text_of(file))
+
+
 @lru_cache
-def _parse(name: str, header: str | None, body: str) -> Prompt:
+def _parse(name: str, folder: Path, header: str | None, body: str) -> Prompt:
     """Parse a prompt from its header and its text. Raises RecipeError with all faults of both."""
     where = name if is_path(name) else f"{name}.md"
     if header is None:
         raise RecipeError(f"{where}: has no header; {_EXAMPLE}.")
     settings = read_yaml(header, f"{where}: its header", "fields such as `needs: [statement]`. Fix the header.")
-    faults = [*_header_faults(settings), *(_body_faults(body, settings) if isinstance(settings, dict) else ())]
-    if faults:
+    template: Template | Published | None = None
+    if isinstance(settings, dict) and "text" in settings:
+        faults, template = _published(folder, settings, body)
+    else:
+        faults = _body_faults(body, settings) if isinstance(settings, dict) else []
+    if faults := [*_header_faults(settings), *faults]:
         raise RecipeError(f"{where}: {'; '.join(faults)}. Fix the file.")
     needs, optional, verdict, scale = (settings.get(key) for key in ("needs", "optional", "verdict", "scale"))
-    decides = repr((needs, optional, verdict, scale, body))
+    decides = repr((needs, optional, verdict, scale, body if template is None else template.fields))
     return Prompt(
         name,
         tuple(needs or ()),
         tuple(optional or ()),
         verdict,
         tuple(scale or ()),
-        _JINJA.from_string(body),
-        hashlib.sha256(decides.encode()).hexdigest()[:16],
+        template or _JINJA.from_string(body),
+        _digest(decides),
     )
+
+
+def _published(folder: Path, settings: dict[str, Any], body: str) -> tuple[list[str], Published | None]:
+    """Return the faults of a header with `text`, and the text; sets `needs` to the fields that are not optional."""
+    address, fields, style = (settings.get(key) for key in ("text", "fields", "style"))
+    if not isinstance(address, str) or (is_public(address) and registry.fault_of(published.file_of(address))):
+        return [
+            f"`text` is {shorten(address)}; expected an address such as github:<owner>/<name>@<commit>/<file>#<key>"
+        ], None
+    if not isinstance(fields, dict) or not _all([*fields], str) or not _all([*fields.values()], str, int):
+        return [
+            f"`fields` is {shorten(fields)}; expected placeholders and fields, such as `{{problem: statement}}`"
+        ], None
+    faults = []
+    if "needs" in settings or body.strip():
+        faults.append("it has `text`, and `needs` or a text of its own; expected only one of them")
+    if style not in (None, *published.STYLES):
+        faults.append(f"`style` is {shorten(style)}; expected {', '.join(published.STYLES)}")
+    optional = settings.get("optional") or []
+    settings["needs"] = [
+        ours for ours in dict.fromkeys(fields.values()) if isinstance(ours, str) and ours not in optional
+    ]
+    if not is_public(address):
+        address = str(folder / address)
+    return faults, Published(address, tuple(fields.items()), style or "format")
 
 
 def _header_faults(settings: Any) -> list[str]:
