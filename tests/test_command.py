@@ -100,3 +100,12 @@ def test_command_imports_only_what_it_needs(arguments, absent):
     loaded = set(done.stderr.split())
     assert "proofmill" in done.stdout or "problems/" in done.stdout
     assert not loaded & set(absent)
+
+
+@pytest.mark.parametrize(("model", "shown"), [("", True), ("/models/mine", False)])
+def test_server_of_open_weights_loads_their_commit(model, shown):
+    """vLLM gets the commit of the entry, unless PROOFMILL_<NAME>_MODEL names other weights."""
+    environment = {**os.environ, **({"PROOFMILL_GPT_OSS_20B_MODEL": model} if model else {})}
+    done = run("serve", "api/gpt-oss-20b", "--dry-run", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert ("--revision 6cee5e81ee83917806bbde320786a8fb61efebee" in done.stdout) is shown

@@ -59,6 +59,7 @@ def test_plan_makes_the_judge_before_what_it_judges(tmp_path):
         ({"weights": None}, "found both `id` and `weights`, or neither"),
         ({"temperature": None}, "`temperature` is not set"),
         ({"extra-body": {"top_k": 1}}, "found `weights` with `extra-body`"),
+        ({"commit": "a" * 40}, "found `weights` with `commit`, which applies to remote servers"),
         ({"weights": "problems/bench"}, "`weights` is `problems/bench`; expected"),
     ],
 )

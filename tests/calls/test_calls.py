@@ -14,7 +14,7 @@ import pytest
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker, Spent, split_reasoning
 from proofmill.calls.journal import Journal
-from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests, build_request
 from proofmill.runtime import locks
 from proofmill.runtime.signals import SIGNALS
 from proofmill.schema.errors import JournalError, ServiceError
@@ -101,6 +101,15 @@ def test_key_of_a_question_from_before_is_what_it_was():
     plain = ModelRequest("m", (("user", "x"),))
     full = ModelRequest("m", (("user", "x"),), 1.0, 0.9, 10, 3, 2, '{"a":1}', True)
     assert [plain.key, full.key] == ["0e3c56db19160ad33c66b2b2ccd447de", "7e3f5e373f7fc5a9839e0017cf5d3407"]
+
+
+def test_key_changes_with_the_commit_of_a_server():
+    """Another commit of open weights is another model; without one, the key is as before."""
+    server = {"id": "m", "temperature": 1.0, "max_tokens": 10, "extra_body": {"a": 1}}
+    plain, one, other = (
+        build_request(SimpleNamespace(**server, commit=commit), (("user", "x"),)) for commit in (None, "c1", "c2")
+    )
+    assert plain.options == '{"a": 1}' and len({plain.key, one.key, other.key}) == 3
 
 
 def test_key_tells_messages_apart():

@@ -65,6 +65,45 @@ def test_every_address_of_a_shipped_recipe_is_registered():
     assert [path for path in paths if not registry.is_public(path)] == []
 
 
+def test_addresses_of_shipped_recipes_are_pinned():
+    """Only the two data sets without a known commit are named by a branch."""
+    config = expand(yaml_files.read(ROOT / "config.yaml"))
+    moving = listing.list_moving(config, config.entries)
+    assert {address.partition("@")[0] for address in moving} == {"hub:AI-MO/aops", "hub:AI-MO/olympiads-ref-base"}
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        (f"hub:me/set@{'a1' * 20}/a.jsonl", False),
+        ("github:me/set@61c9ade/data/a@main.csv", False),
+        (f"hub-model:me/model@{'a1' * 20}", False),
+        ("pip:package@0.1.2/package/a.gguf", False),
+        ("https://example.org/a@main/b.jsonl", False),
+        ("hub:me/set@main/a.jsonl", True),
+        ("github:me/set@v1.0/a.zip#a.jsonl", True),
+        ("hub-model:me/model@refs-pr-1", True),
+        (f"hub:me/set@{'a1' * 20}-fix/a.jsonl", True),
+    ],
+)
+def test_branch_is_told_from_a_commit(address, expected):
+    """A full or short hash is a commit; a package's version and a URL have none that could move."""
+    assert registry.is_moving(address) is expected
+
+
+def test_plan_names_what_may_change(alone):
+    """Each address by a branch is named with its entries, in text and JSON, with the fetched commit if there is one."""
+    row = f"{HUB},set/rows.jsonl,3,{'0' * 64},{'5' * 40}\n"
+    Path("data/sources.lock.csv").write_text(f"{','.join(registry.LOCK_COLUMNS)}\n{row}")
+    streamed = {"source": "hub", "id": "me/third", "commit": "dev"}
+    plan = RunPlan(expand({"mine": {**ENTRIES, "problems/third": streamed}}), "mine", alone / "results")
+    text = "\n".join(plan.lines())
+    assert f"problems/all: {HUB} is not pinned and may change; set a commit (fetched: {'5' * 40})" in text
+    assert "problems/other: hub:me/other@main/rows.jsonl is not pinned and may change; set a commit\n" in text
+    assert "problems/third: hub:me/third@dev is not pinned" in text
+    assert plan.data()["moving"][HUB] == ["problems/all"]
+
+
 def test_register_says_only_what_can_be_told_apart():
     """Places are distinct, digests are SHA-256 or its first 16 digits, and who has seen a digest is said for each."""
     known = registry.register().values()

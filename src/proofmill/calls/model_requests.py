@@ -158,8 +158,9 @@ Talk = tuple[tuple[str, str], ...]  # (role, content)
 
 
 def options_of(api: Any) -> str:
-    """Return the extra fields of a model's requests as JSON, or an empty string without any."""
-    return json.dumps(api.extra_body, sort_keys=True) if api.extra_body else ""
+    """Return the extra fields of a model's requests and its commit as JSON, or an empty string without any."""
+    options = {**api.extra_body, **({"@commit": api.commit} if api.commit else {})}
+    return json.dumps(options, sort_keys=True) if options else ""
 
 
 def build_request(api: Any, talk: Talk, sample: int = 0) -> ModelRequest:

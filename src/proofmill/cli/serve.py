@@ -108,4 +108,5 @@ def _program(options: argparse.Namespace) -> tuple[str, Any]:
     if api.program == "referee":
         return name, server_job.referee()
     path = os.environ.get(f"{environment.variable(name)}_MODEL", api.id)
-    return name, server_job.vllm_server(str(path), str(api.id), lambda: shlex.split(options.engine_args))
+    revision = ["--revision", api.commit] if api.commit and path == api.id else []
+    return name, server_job.vllm_server(str(path), str(api.id), lambda: [*revision, *shlex.split(options.engine_args)])

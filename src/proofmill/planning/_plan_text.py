@@ -7,6 +7,7 @@ from typing import Any
 
 from proofmill.calls import budget, prices
 from proofmill.planning.data import format_total
+from proofmill.public_data import registry
 from proofmill.runtime.progress import clock
 from proofmill.schema.kinds import list_trained
 from proofmill.schema.names import kind_of
@@ -24,6 +25,7 @@ def lines(plan: Any, verbose: bool, width: int) -> Iterator[str]:
     yield from _in_full(plan) if verbose else _in_brief(plan, width)
     yield from _sums(plan)
     yield from _connections(plan)
+    yield from _moving(plan)
     yield from _missing(plan)
 
 
@@ -160,6 +162,14 @@ def _calls(total: Any) -> str:
     return text
 
 
+def _moving(plan: Any) -> Iterator[str]:
+    """Yield a notice for each address whose files may change, with the commit that was fetched, if any."""
+    fetched = {row["source"]: row["commit"] for row in registry.read_lock()}
+    for address, stages in plan.moving.items():
+        commit = f" (fetched: {fetched[address]})" if fetched.get(address) else ""
+        yield f"{', '.join(stages)}: {address} is not pinned and may change; set a commit{commit}"
+
+
 def _missing(plan: Any) -> Iterator[str]:
     """Yield the missing public data, and the command that downloads them."""
     if plan.missing:
@@ -177,6 +187,7 @@ def data(plan: Any) -> dict[str, Any]:
         "stages": [asdict(stage) for stage in plan.stages.values()],
         "totals": asdict(plan.totals),
         "missing": [item.source for item in plan.missing],
+        "moving": plan.moving,
         "connections": [
             {
                 "model": each.model,

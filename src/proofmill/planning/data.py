@@ -12,7 +12,7 @@ from proofmill.config.config import Config
 from proofmill.config.identity import prompt_files
 from proofmill.config.source_paths import source_path
 from proofmill.public_data import download
-from proofmill.public_data.registry import FETCHED, MODEL, copy_of, is_public, place, register
+from proofmill.public_data.registry import FETCHED, MODEL, copy_of, is_moving, is_public, place, register
 from proofmill.runtime.progress import log
 from proofmill.schema import references
 from proofmill.schema.entries.model_entries import Base
@@ -62,6 +62,19 @@ def list_needed(config: Config, names: Iterable[str]) -> list[Needed]:
             by_source[source] = _model(source, entry)
         by_source |= {address: _data(address) for address in prompt_files(entry, config.declared)}
     return [by_source[source] for source in sorted(by_source)]
+
+
+def list_moving(config: Config, names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the artifacts that read a branch or a tag instead of a commit, by its address."""
+    moving: dict[str, list[str]] = {}
+    for name in names:
+        entry, kind = config.entries[name], kind_of(name)
+        path = source_path(kind, entry, config.entries.get) or ""
+        if not path and getattr(entry, "id", None):
+            path = f"{MODEL if kind == 'base' else 'hub:'}{entry.id}@{entry.commit}"
+        if is_moving(path):
+            moving.setdefault(path, []).append(name)
+    return moving
 
 
 def _data(source: str) -> Needed:

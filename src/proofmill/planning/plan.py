@@ -120,6 +120,11 @@ class RunPlan:
         making = [stage.name for stage in self.stages.values() if stage.state == "make"]
         return [item for item in data.list_needed(self.config, making) if item.missing]
 
+    @cached_property
+    def moving(self) -> dict[str, list[str]]:
+        """The stages that would run and read a branch instead of a commit, by its address."""
+        return data.list_moving(self.config, [stage.name for stage in self.stages.values() if stage.state == "make"])
+
     def _order(self, target: str) -> list[str]:
         """Return the target's artifacts and the ancestors they need, parents first."""
         needed, stack = set(), list(self.config.list_target(target))

@@ -37,6 +37,7 @@ RAW = "https://raw.githubusercontent.com"
 
 _PINNED = re.compile(r"(?P<scheme>hub|github):(?P<repository>[\w.-]+/[\w.-]+)@(?P<commit>[\w.-]+)/(?P<files>[^/#].*)")
 _PACKAGE = re.compile(r"pip:(?P<package>[A-Za-z0-9][\w.-]*)@(?P<version>[\w.+!]+)/(?P<member>[^/].*)")
+_MOVING = re.compile(r"(?:hub|github|hub-model):[^@#]+@(?![0-9a-f]{7,40}(?:/|$))")
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -103,6 +104,11 @@ def parse(text: str) -> Address:
     if ".." in place.split("/") or ".." in member.split("/"):
         raise TableError(f"path {text}: leads out of its folder by `..`; expected a path without `..`. Fix it.")
     return address
+
+
+def is_moving(text: str) -> bool:
+    """Return whether an address names a branch or a tag, whose files may change, instead of a commit."""
+    return _MOVING.match(text) is not None
 
 
 def fault_of(text: str) -> str | None:

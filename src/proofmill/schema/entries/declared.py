@@ -51,6 +51,10 @@ class Api(Entry):
     )  # fmt: skip
     transport: ClassVar[Mapping[str, Any]] = {"omit": [], "max_tokens_field": "max_tokens"}
     id: str | None = doc("Model id, as the server knows it. Set this or `weights`.", None)
+    commit: str | None = doc(
+        "Commit on the hub of a server's open weights: recorded, and served by `proofmill serve`. With another commit, all calls are repeated.",
+        None,
+    )
     weights: WeightsRef | None = doc(
         "A model artifact that acts as the server. Each job loads it with the engine of its profile; no address is needed.",
         None,
@@ -101,7 +105,9 @@ class Api(Entry):
         if self.weights and self.temperature is None:
             yield "`weights` act as the server and `temperature` is not set; expected one, since no server chooses it. Set it."
         if self.weights and (
-            unread := [name for name in ("program", "extra_body", "omit", "reasoning_end") if getattr(self, name)]
+            unread := [
+                name for name in ("program", "commit", "extra_body", "omit", "reasoning_end") if getattr(self, name)
+            ]
         ):
             key = unread[0].replace("_", "-")
             yield f"found `weights` with `{key}`, which applies to remote servers; expected one of them. Remove `{key}`."
