@@ -1,6 +1,7 @@
 """Final answers: their extraction from a text, the excerpt for a judge, and spellings of one answer."""
 
 import re
+from string import ascii_uppercase
 
 import pytest
 from hypothesis import given
@@ -12,8 +13,10 @@ from proofmill.answers.extraction import (
     extract,
     find_boxes,
     find_stated_answer,
+    in_form,
     normal,
     of_gold,
+    read_choice,
 )
 
 BOX = re.compile(r"\\(?:boxed|fbox)\{")
@@ -272,3 +275,81 @@ def test_way_of_finding_an_answer_is_told(text, way):
 def test_what_a_text_says_its_answer_is(text, value):
     """The last such sentence counts, with a formula in dollars or one word; nothing else is guessed."""
     assert find_stated_answer(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        # In a box, however it is set, with or without the words of the option.
+        (r"\boxed{B}", "B"),
+        (r"\boxed{\text{B}}", "B"),
+        (r"\boxed{\textbf{(B)}}", "B"),
+        (r"\boxed{\mathrm{C}}", "C"),
+        (r"\boxed{b}", "B"),
+        (r"\boxed{I}", "I"),
+        (r"\boxed{B. 12 m}", "B"),
+        (r"\boxed{(B)\ 12}", "B"),
+        (r"\boxed{\text{(C) } x}", "C"),
+        (r"Option (A) is wrong, so \boxed{D}.", "D"),
+        ("\\boxed{A}? No.\n\\boxed{C}", "C"),
+        ("Answer: A\nNo, it is \\boxed{C}", "C"),
+        # A box decides, also if it holds no letter, or several.
+        (r"\boxed{12}", None),
+        (r"\boxed{Paris}", None),
+        (r"\boxed{\text{A molecule}}", None),
+        ("The answer is B.\n\\boxed{12 m}", None),
+        (r"\boxed{}", None),
+        (r"\boxed{A, B}", "?"),
+        (r"\boxed{A \text{ and } B}", "?"),
+        (r"\boxed{A} and \boxed{B}", "?"),
+        (r"\boxed{B} and \boxed{B}", "B"),
+        # In words.
+        ("Answer: (B)", "B"),
+        ("Answer: B", "B"),
+        ("**Answer:** B", "B"),
+        ("ANSWER: [D]", "D"),
+        ("Answer: b", "B"),
+        ("The answer is (c).", "C"),
+        ("The correct answer is option (D).", "D"),
+        ("The answer is B because 3 > 2.", "B"),
+        ("The answer is A because 3 > 2.", "A"),
+        ("Answer: $B$", "B"),
+        (r"Answer: \(\text{B}\)", "B"),
+        ("Answer: D) 12 m", "D"),
+        ("Answer:\nC", "C"),
+        ("### Final Answer\n\n**C**", "C"),
+        ("The answer is B. Let me check: the answer is C.", "C"),
+        ("Answer: B\n\nNote that (A) would need more.", "B"),
+        ("Answer: B, since A is wrong", "B"),
+        ("Answer: A or B", "?"),
+        ("Answer: (A), (B)", "?"),
+        ("The answer is a number.", None),
+        ("Answer: A molecule of water", None),
+        ("The answer is B's energy", None),
+        ("The answer is not B.", None),
+        ("Answer: Paris", None),
+        # As the last line.
+        ("B", "B"),
+        ("So we get\n(B) 12 m", "B"),
+        ("First A, then B is excluded.\nC is left", None),
+        ("A good way is x", None),
+        ("So we get 12 m", None),
+        ("", None),
+    ],
+)
+def test_choice_is_a_letter_that_the_text_says(text, letter):
+    """The letter is read in any setting and case; letters in the reasoning and words of an option are no choice."""
+    assert read_choice(text) == letter
+
+
+@given(st.text(alphabet="answer: iABab(){}$\\\n.,?", max_size=40))
+def test_choice_of_any_text_is_a_letter_or_none(text):
+    """No text makes the reader fail, and spaces at its end change nothing."""
+    assert read_choice(text) in {None, "?", *ascii_uppercase}
+    assert read_choice(text + "  \n") == read_choice(text)
+
+
+def test_choice_in_a_form_is_its_letter_alone():
+    """The letter alone is graded and counted in votes; a text without one has no answer."""
+    assert in_form("12 m is right. Answer: (b)", "choice") == "\\boxed{B}"
+    assert in_form("So \\boxed{12}", "choice") == "" and extract(in_form("Answer: A or B", "choice")) == "?"

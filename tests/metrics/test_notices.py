@@ -149,3 +149,44 @@ def test_own_problems_with_years_have_no_published_splits(mill, tmp_path, monkey
     monkeypatch.setattr(f"{__name__}.PROBLEMS", [{**p, "year": 2020 + n} for n, p in enumerate(PROBLEMS)])
     table, *_ = scored(mill, tmp_path, monkeypatch, thinking)
     assert {row["slice"] for row in table.rows()} == {"all"}
+
+
+def test_choices_are_graded_and_counted(mill, tmp_path, monkeypatch):
+    """The letter decides, also in votes; a problem without a gold letter is unscored."""
+    problems = [
+        {"statement": f"Which is {n}?", "right": None if n == 10 else f"{n} m", "wrong": "0 m"} for n in range(1, 11)
+    ]
+    monkeypatch.setattr(f"{__name__}.PROBLEMS", problems)
+
+    def write(request):  # the model looks for the option; the sixth problem gets its words instead of its letter
+        lines = request["messages"][-1]["content"].split("\n")
+        n = next(line for line in lines if line.startswith("Which is"))[9:-1]
+        letter = next((line[0] for line in lines if line.endswith(f". {n} m")), "A")
+        return f"Option (B)? No, \\boxed{{{n} m}}" if n == "6" else f"So **Answer: ({letter.lower()})**"
+
+    table, made, _ = scored(
+        mill,
+        tmp_path,
+        monkeypatch,
+        write,
+        **{
+            "problems/own": {
+                "source": "table",
+                "path": str(tmp_path / "own.jsonl"),
+                "columns": {"statement": "statement"},
+                "choices": ["right", "wrong"],
+            },
+            "scores/own": {
+                **SCORED,
+                "grader": "choice",
+                "metrics": ["avg-at-k", {"majority-at-k": 1}],
+            },
+        },
+    )
+    found = {(row["metric"], row["slice"]): row for row in table.rows() if row["baseline"] is None}
+    for metric in ("avg@1", "majority@1"):
+        assert found[metric, "all"]["value"] == pytest.approx(8 / 9)
+    assert found["avg@1", "all"]["unscored"] == 0.1
+    rows = made.table("grades/api-solver@own@s").rows()
+    assert sorted(row["reason"] for row in rows) == ["no-answer", "no-gold"] + ["ok"] * 8
+    assert {row["answer"] for row in rows} == {None, "A", "B"}

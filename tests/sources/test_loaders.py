@@ -12,7 +12,6 @@ import pytest
 from proofmill.config.entry_values import entry_from
 from proofmill.schema.columns import COLUMNS
 from proofmill.schema.errors import TableError
-from proofmill.sources import loaders
 from proofmill.sources.loaders import SOURCES
 from proofmill.sources.threads import like_a_solution, plain, thread
 from proofmill.synthetic import congruences, grading
@@ -222,17 +221,20 @@ def test_gsm8k_answers_are_numbers_and_solutions_have_no_calculator_notes(data):
     assert all(float(row["answer"]) == float(row["answer"]) for row in rows)
 
 
-def test_math_answer_is_the_last_box(data):
+def test_math_answer_is_the_last_box(data, tmp_path):
     """Every solution has a last box, also with nested braces; the answer column equals it up to spelling."""
+    lines = (data / "math/train_every5th.jsonl").read_text(encoding="utf-8").splitlines()
+    plain = [{k: v for k, v in json.loads(line).items() if k != "answer"} for line in lines]
     rows = load(source="math", path=str(data / "math/train_every5th.jsonl"))
-    boxes = [loaders.last_box(row["solution"]) for row in rows]
+    boxes = [row["answer"] for row in load(source="math", path=written(tmp_path / "plain.jsonl", *plain))]
     assert len(rows) == 1500
     assert None not in boxes
     assert (
         sum(box.replace(" ", "") == row["answer"].replace(" ", "") for box, row in zip(boxes, rows, strict=True)) > 1300
     )
-    assert loaders.last_box("so \\boxed{1} or \\boxed{\\frac{1}{2}}.") == "\\frac{1}{2}"
-    assert [loaders.last_box("none"), loaders.last_box("\\boxed{open")] == [None, None]
+    texts = ("so \\boxed{1} or \\boxed{\\frac{1}{2}}.", "none", "\\boxed{open")
+    some = written(tmp_path / "some.jsonl", *({**plain[0], "solution": text} for text in texts))
+    assert [row["answer"] for row in load(source="math", path=some)] == ["\\frac{1}{2}", None, None]
 
 
 def test_math_answer_of_a_column_comes_before_the_last_box(tmp_path):
@@ -548,3 +550,42 @@ def test_hidden_tests_that_are_none_are_refused(tmp_path, packed):
     path = written(tmp_path / "l.jsonl", {**LIVE, "private_test_cases": packed})
     with pytest.raises(TableError, match=r"l.jsonl:1: `private_test_cases` (cannot be read|is empty|is a)"):
         load(source="livecodebench", path=path)
+
+
+# ------------------------------------------------------------------------------------------- choices
+
+GPQA = {
+    "Question": "Which is a metal? ",
+    "Correct Answer": "Iron\n",
+    **{f"Incorrect Answer {n}": gas for n, gas in enumerate(("Neon", "Argon", "Xenon"), 1)},
+    "Record ID": "rec1",
+}
+CHOICES = {
+    "source": "table",
+    "columns": {"problem": "Record ID", "statement": "Question"},
+    "choices": ["Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3"],
+}
+
+
+def test_options_are_lettered_in_an_order_of_the_seed_and_the_problem(tmp_path):
+    """The letter is that of the correct option; the order is the same wherever the row is, and another for each id."""
+    rows = [{**GPQA, "Record ID": f"rec{n}"} for n in range(60)]
+    found = load(**CHOICES, path=written(tmp_path / "a.jsonl", *rows))
+    for row in found:
+        question, *options, asked = row["statement"].replace("\n\n", "\n").split("\n")
+        assert question == "Which is a metal?" and asked == "Answer with the letter of the correct option."
+        assert sorted(option[:2] for option in options) == ["A.", "B.", "C.", "D."]
+        assert f"{row['answer']}. Iron" in options and row["question_type"] == "answer"
+    assert {row["answer"] for row in found} == set("ABCD")
+    again = load(**CHOICES, path=written(tmp_path / "b.jsonl", *rows[::-1]))
+    assert {row["problem"]: row["statement"] for row in again} == {row["problem"]: row["statement"] for row in found}
+    other = load(**CHOICES, seed=1, path=str(tmp_path / "a.jsonl"))
+    assert 10 < sum(one["answer"] != two["answer"] for one, two in zip(found, other, strict=True)) < 60
+
+
+def test_problem_without_its_correct_option_has_no_answer(tmp_path):
+    """Without the correct option no letter is gold, and the row will be unscored; a missing column is an error."""
+    (row,) = load(**CHOICES, path=written(tmp_path / "a.jsonl", {**GPQA, "Correct Answer": None}))
+    assert row["answer"] is None
+    with pytest.raises(TableError, match="no column `Correct Answer`"):
+        load(**CHOICES, path=written(tmp_path / "b.jsonl", {"Record ID": "r", "Question": "q"}))

@@ -149,6 +149,40 @@ def find_stated_answer(text: str) -> str | None:
     return (last[0][1] or last[0][2] or "").strip() or None if last else None
 
 
+_WRITTEN = re.compile(r"\\(?:text|math|bold)[a-z]*(?![a-z])|\\[()\[\]]|[*_$`{}~]|\\,|\\ ")  # how a letter is set
+_ANSWERED = re.compile(r"(?i)\banswer(?:\s+choice)?(?=\s*(?:is|:|=|would be|must be)|\W*$)")
+_LEAD = re.compile(r"(?i)(?:[\s:=]|(?:is|would be|must be|the|correct|answer|option|choice)\b)*")
+_CHOICE = re.compile(
+    r"[(\[]([A-Za-z])[)\]]|([A-Z])(?=[.):,;!]|\s*$|\s+(?:and|or|because|since)\b)|([b-hj-z])(?=[.)]?\s*$)|([B-HJ-Z])(?![\w'])"
+)
+_ALSO = re.compile(r"[.)\s]*(?:,|/|&|and\b|or\b)\s*(?:[(\[][A-Za-z][)\]]|[A-Z](?![\w'])|[b-hj-z]\s*$)")
+
+
+def read_choice(text: str) -> str | None:
+    """Return the letter that a text chooses; "?" if it chooses several, None if it chooses none.
+
+    It is in the last box, else follows the last "answer is" or "Answer:", else is the last line. Words of an option
+    instead of its letter are no choice.
+    """
+    if (boxes := _last_boxes(text, several=True)) is not None:
+        letters = [_letter(content) for content in boxes]
+        return letters[0] if len(set(letters)) == 1 else "?" if any(letters) else None
+    lines = [_WRITTEN.sub("", line).strip() for line in text.strip().split("\n")]
+    for number in range(len(lines) - 1, -1, -1):
+        if answered := list(_ANSWERED.finditer(lines[number])):
+            following = lines[number][answered[-1].end() :]
+            return _letter(following if _LEAD.sub("", following, count=1) else " ".join(lines[number + 1 :][:2]))
+    return _letter(lines[-1]) if re.fullmatch(r"\W*[A-Za-z]\W*|[(\[]?[A-Z][.):\]].*", lines[-1]) else None
+
+
+def _letter(words: str) -> str | None:
+    """Return the letter at the beginning of some words, in upper case; "?" if another letter is joined to it."""
+    plain = _LEAD.sub("", _WRITTEN.sub("", words).strip(), count=1)
+    if not (match := _CHOICE.match(plain)):
+        return None
+    return "?" if _ALSO.match(plain, match.end()) else next(filter(None, match.groups())).upper()
+
+
 def classify_extraction(text: str) -> str | None:
     """Return how the final answer of a text can be extracted; None if it cannot.
 
@@ -163,8 +197,12 @@ def classify_extraction(text: str) -> str | None:
 def in_form(text: str, reading: str) -> str:
     """Return the text unchanged, or its answer in a box if `reading` is `flexible` and no box or `####` has one.
 
-    The box contains the stated answer, else the last value.
+    The box contains the stated answer, else the last value. With `choice` it contains the letter, and there is no other
+    text.
     """
+    if reading == "choice":
+        letter = read_choice(text)
+        return f"\\boxed{{{letter}}}" if letter else ""
     if reading == "strict" or extract(text) is not None:
         return text
     value = find_stated_answer(text) or last_value(text)

@@ -12,7 +12,7 @@ Differences from graders that fall back to 0:
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,7 +40,7 @@ class ProgramGrader:
     open: Callable[[], AbstractContextManager[Check]]
     needs: tuple[str, ...] = ()
     wants: Literal["", "answers", "code", "proofs"] = ""
-    reads: Literal["strict", "flexible"] | None = None
+    reads: Literal["strict", "flexible", "choice"] | None = None
 
 
 def grades(points: Callable[[Submission], Any]) -> Callable[[], AbstractContextManager[Check]]:
@@ -84,6 +84,14 @@ def _comparing(reading: str) -> Iterator[Check]:
                 yield _of_check(next(checks), submission) if submission.answer else Verdict(None, 1, Reason.NO_GOLD)
 
         yield compare
+
+
+def _compare_letters(submission: Submission) -> Verdict:
+    """Compare the letter that a text chooses with the correct one; texts without a letter get 0."""
+    gold, letter = (extraction.read_choice(text or "") for text in (submission.answer, submission.final))
+    if gold in (None, "?"):
+        return Verdict(None, 1, Reason.NO_GOLD)
+    return Verdict(float(letter == gold), 1, Reason.OK if letter else Reason.NO_ANSWER)
 
 
 def _of_check(check: Any, submission: Submission) -> Verdict:
@@ -131,9 +139,9 @@ def _rules() -> Iterator[Check]:
 # ----------------------------------------------------------------------------------------------------------- arithmetic
 
 
-@contextmanager
-def _arithmetic() -> Iterator[Check]:
-    yield lambda submissions: map(_check_lines, submissions)
+def _each(check: Callable[[Submission], Verdict]) -> Callable[[], AbstractContextManager[Check]]:
+    """Return the `open` of a program that gives a verdict on one submission at a time."""
+    return lambda: nullcontext(lambda submissions: map(check, submissions))
 
 
 def _check_lines(submission: Submission) -> Verdict:
@@ -155,7 +163,7 @@ def _grade_small_proof(submission: Submission) -> tuple[int, str] | None:
 
 
 PROGRAMS: dict[str, ProgramGrader] = {
-    "arithmetic": ProgramGrader(MAX_POINTS, "checks proofs of the arithmetic family line by line", _arithmetic),
+    "arithmetic": ProgramGrader(MAX_POINTS, "checks proofs of the arithmetic family line by line", _each(_check_lines)),
     "final-answer": ProgramGrader(
         1,
         "compares the content of the box, or the text after `####`, with the reference answer",
@@ -171,6 +179,14 @@ PROGRAMS: dict[str, ProgramGrader] = {
         ("answer",),
         wants="answers",
         reads="flexible",
+    ),
+    "choice": ProgramGrader(
+        1,
+        "compares the letter that the text chooses with the correct one (multiple choice)",
+        _each(_compare_letters),
+        ("answer",),
+        wants="answers",
+        reads="choice",
     ),
     "small-tasks": ProgramGrader(
         1,

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from proofmill.answers.extraction import find_boxes
 from proofmill.public_data.locations import local_path
 from proofmill.public_data.registry import is_public
 from proofmill.schema.entries.problem_entries import Problems
@@ -172,23 +173,14 @@ def _math(entry: Problems) -> Iterator[Row]:
         yield {
             "statement": text(where, record, "problem"),
             "solution": solution,
-            "answer": word(where, record, "answer") if "answer" in record else last_box(solution or ""),
+            "answer": word(where, record, "answer")
+            if "answer" in record
+            else next(reversed(find_boxes(solution or "")), None),
             "question_type": "answer",
             "origin": where,
             "level": word(where, record, "level"),
             "tags": [subject] if subject else [],
         }
-
-
-def last_box(solution: str) -> str | None:
-    """Return the content of the last `\\boxed{...}`, with balanced braces; None without one."""
-    _, box, rest = solution.rpartition("\\boxed{")
-    depth = 1
-    for index, sign in enumerate(rest):
-        depth += (sign == "{") - (sign == "}")
-        if box and depth == 0:
-            return rest[:index]
-    return None
 
 
 def _aime(entry: Problems) -> Iterator[Row]:
@@ -319,6 +311,10 @@ def _table(entry: Problems) -> Iterator[Row]:
         mapped = dict(entry.columns) or {column: column for column in READ if column in record}
         mapped.setdefault("statement", "statement")
         row = {ours: READ[ours](where, record, theirs) for ours, theirs in mapped.items()}
+        if entry.choices:
+            options = [(text(where, record, column) or "").strip() for column in entry.choices]
+            asked, letter = question_types.build_choice(row["statement"] or "", options, entry.seed, row.get("problem"))
+            row |= {"statement": asked, "answer": letter, "question_type": "answer"}
         if row.get("question_type") not in (None, "proof", "answer"):
             raise TableError(
                 f"{where}: `{mapped['question_type']}` is {shorten(row['question_type'])}; expected `proof` or `answer`."
@@ -354,6 +350,7 @@ _FAMILIES = congruences.BOUNDS
 _SELECTED = frozenset({"where", "every", "rows"})
 _FILE = _SELECTED | {"path"}
 _FILE_OR_HUB = _FILE | {"id", "commit", "subset", "split"}
+_MAPPED = {"columns", "choices", "seed"}
 _PROGRAMS = _FILE_OR_HUB | {"setup", "megabytes"}
 
 SOURCES: dict[str, Loader] = {
@@ -395,6 +392,6 @@ SOURCES: dict[str, Loader] = {
     "azr-deduce": Loader(triplets.azr("deduce"), "Absolute Zero's seeds: output prediction", _FILE),
     "azr-abduce": Loader(triplets.azr("abduce"), "Absolute Zero's seeds: input prediction", _FILE),
     "azr-induce": Loader(triplets.azr("induce"), "Absolute Zero's seeds: program induction", _FILE),
-    "hub": Loader(_table, "any dataset of the hub", (_FILE_OR_HUB - {"path"}) | {"columns"}),
-    "table": Loader(_table, "any JSONL, CSV, TSV or Parquet file", _FILE | {"columns"}),
+    "hub": Loader(_table, "any dataset of the hub", (_FILE_OR_HUB - {"path"}) | _MAPPED),
+    "table": Loader(_table, "any JSONL, CSV, TSV or Parquet file", _FILE | _MAPPED),
 }

@@ -1,6 +1,10 @@
-"""Decide whether a statement asks for a proof or for an answer."""
+"""Decide whether a statement asks for a proof or for an answer, and build multiple-choice problems."""
 
 import re
+from collections.abc import Sequence
+from string import ascii_uppercase
+
+from proofmill.schema.ids import digest
 
 ASKS_PROOF = re.compile(
     r"\b(prove|proves|proof|show|shows that|demonstrate|verify that|justify|establish|deduce|"
@@ -31,3 +35,14 @@ def asks(statement: str | None, solution: str | None = None, end_of_proof: bool 
     explicit = bool(ASKS_PROOF.search(_NO_PROOF.sub(" ", statement or "")))
     hinted = end_of_proof or bool(END_OF_PROOF.search(solution or ""))
     return "proof" if explicit or hinted else "answer"
+
+
+def build_choice(statement: str, options: Sequence[str], seed: int, id: str | None) -> tuple[str, str | None]:
+    """Return a statement with lettered options, and the letter of the first one; None if that is empty.
+
+    The order is drawn from the seed and the problem's id, or its statement without one.
+    """
+    order = sorted(range(len(options)), key=lambda place: digest("choices", seed, id or statement, place))
+    lines = "\n".join(f"{letter}. {options[place]}" for letter, place in zip(ascii_uppercase, order, strict=False))
+    asked = f"{statement.strip()}\n\n{lines}\n\nAnswer with the letter of the correct option."
+    return asked, ascii_uppercase[order.index(0)] if options[0] else None

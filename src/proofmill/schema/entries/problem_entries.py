@@ -26,6 +26,11 @@ from proofmill.schema.fields import (
 )
 from proofmill.schema.registry_items import split
 
+OF_ALL_SOURCES = frozenset((
+    "source", "labels", "grades", "schemes", "also", "question_type", "keep", "published_rows",
+    "decontaminate", "overlap_words", "overlap_similarity",
+))  # fmt: skip
+
 
 @dataclass(frozen=True, config=Strict)
 class Problems(Entry):
@@ -49,6 +54,11 @@ class Problems(Entry):
         "Columns of the source to read, as `our name: source name` (sources `hub`, `table`, `graded-proofs` and `inspect-logs`).",
         {},
     )
+    choices: list[str] = doc(
+        "Columns with the options of a multiple-choice problem, the correct one first (sources `hub` and `table`). The statement lists them with letters, in an order drawn from `seed` and the problem's id; the answer is the letter (grader `choice`).",
+        [],
+        max_length=26,
+    )
     families: list[str] = doc("Problem families to generate (generated sources). An empty list means all.", [])
     sizes: dict[str, list[int]] = doc(
         "Minimum and maximum size by family, e.g. `{digits: [6, 7]}` (sources `arithmetic`, `small-tasks` and `small-proofs`). A size is the number of powers, digits, products, recurrence steps, or things to compare. Families not listed keep their default sizes.",
@@ -59,7 +69,7 @@ class Problems(Entry):
     )
     every: Count = doc("Read every n-th row of the source, starting with the first.", 1)
     rows: Count | None = doc("Maximum rows to read (default: all), or rows to generate (required).", None)
-    seed: int = doc("Seed of the generator (generated sources).", 0)
+    seed: int = doc("Seed of the generator (generated sources), or of the order of `choices`.", 0)
     labels: Annotated[str, Ref("labels")] | None = doc("Labels of the source's rows, for filters.", None)
     grades: Annotated[str, Ref("grades")] | None = doc("Grades of the source's rows, for `pass-rate`.", None)
     schemes: Annotated[str, Ref("schemes")] | None = doc("Schemes of the source's rows, for `has-scheme`.", None)
@@ -100,20 +110,7 @@ class Problems(Entry):
             if {"path", "id"} & reads and not (self.path or self.id):
                 yield f"source `{self.source}` needs {' or '.join(sorted({'path', 'id'} & reads))}; expected one of them. Set it."
         for f in fields(self):
-            own = {
-                "source",
-                "labels",
-                "grades",
-                "schemes",
-                "also",
-                "question_type",
-                "keep",
-                "decontaminate",
-                "overlap_words",
-                "published_rows",
-            }
-            own |= {"overlap_similarity"}
-            if f.name not in own | reads and getattr(self, f.name) not in (info_of(f).default, [], {}, None):
+            if f.name not in OF_ALL_SOURCES | reads and getattr(self, f.name) not in (info_of(f).default, [], {}, None):
                 yield f"`{f.name}` is not read by source `{self.source}`; expected only {', '.join(sorted(reads))}. Remove it."
         if known := sources[self.source].families if self.source in sources else ():
             if self.rows is None:
