@@ -1,6 +1,7 @@
 """Scores and their uncertainty."""
 
 import random
+from datetime import date
 from itertools import combinations
 from statistics import mean
 from types import SimpleNamespace
@@ -296,6 +297,21 @@ def test_published_splits_are_made(ids, years, expected):
     assert {part for part, _ in _splits(rows, by_writer=False)} - {"all"} == expected
     own = [{**row, "loader": "table"} for row in rows]
     assert [part for part, _ in _splits(own, by_writer=False)] == ["all"]
+
+
+def test_problems_are_split_by_the_release_of_the_model():
+    """Problems of the day itself count as later; those of unknown date are in neither part."""
+    rows = attempts([1], [2], [3], [4])
+    for row, day in zip(rows, ("2025-02-14", "2025-02-15", "2026-02-06", None), strict=True):
+        row["date"] = day
+    found = {name: [row["problem"] for row in some] for name, some in _splits(rows, False, date(2025, 2, 15))}
+    assert found == {
+        "all": ["p0", "p1", "p2", "p3"],
+        "before 2025-02-15": ["p0"],
+        "since 2025-02-15": ["p1", "p2"],
+    }
+    assert [name for name, _ in _splits(rows[2:], False, date(2025, 2, 15))] == ["all", "since 2025-02-15"]
+    assert [name for name, _ in _splits(rows, False)] == ["all"]
 
 
 def test_interval_of_right_and_wrong_problems_is_a_beta_interval():

@@ -93,6 +93,8 @@ def _rows(entry: Problems, job: Job) -> Iterator[dict]:
     else:
         loaded = _without_folder(islice(SOURCES[entry.source].load(entry), entry.rows), entry)
         rows = _with_ids(loaded)
+    if entry.date:
+        rows = ({**row, "date": row["date"] or str(entry.date)} for row in rows)
     if entry.also:
         rows = _once(rows, [(name, job.parent(name).stream()) for name in entry.also])
     return ({**row, "question_type": entry.question_type} for row in rows) if entry.question_type else rows

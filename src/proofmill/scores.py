@@ -172,7 +172,7 @@ OF_GRADE = (
 
 def _attempts(job: Job, grades: str, responses: str) -> Iterator[dict]:
     """Yield the rows of a grades table, with the fields of their responses and problems that metrics read."""
-    of_response, of_problem = ("writer", "tokens", "reasoning_tokens", "cost"), ("level", "year")
+    of_response, of_problem = ("writer", "tokens", "reasoning_tokens", "cost"), ("level", "year", "date")
     for response, problem, grade in joined(job.parent, responses, of_response, of_problem, grades, OF_GRADE):
         opinions = (grade or {}).get("opinions") or ()
         yield {
@@ -182,6 +182,7 @@ def _attempts(job: Job, grades: str, responses: str) -> Iterator[dict]:
             "opinions": tuple(o["grade"] for o in opinions if o["round"] == "1"),
             "level": problem["level"],
             "year": problem["year"],
+            "date": problem["date"],
             "writer": response["writer"],
             "response_tokens": response["tokens"],
             "reasoning_tokens": response["reasoning_tokens"],

@@ -438,6 +438,13 @@ def test_every_field_has_a_sentence():
         ("examples/x", {"mix": {"examples/c": 1.0}, "keep": ["finished"]}, "found `keep` with `mix`"),
         ("problems/x", {**BENCH, "keep": [{"year": [2020, 1990]}]}, "`year` has the argument"),
         ("problems/x", {**BENCH, "keep": [{"year": [1, 2], "origin": ["a"]}]}, "an item with 2 names"),
+        ("problems/x", {"source": "math", "path": "m.jsonl", "choices": ["a", "b"]}, "`choices` is not read by source"),
+        ("problems/x", {**BENCH, "date": "15.2.2025"}, "`date` is '15.2.2025'; expected a valid date"),
+        (
+            "scores/x",
+            {**scored()["scores/s"], "released": {"sft/d": date(2025, 2, 15)}},
+            "`released` names `sft/d`; expected one of sft/c",
+        ),
         (
             "scores/x",
             {"problems": ["problems/bench"], "metrics": ["avg-at-k"]},

@@ -1,6 +1,7 @@
 """Notices about low scores with another cause than wrong answers: in the log, the stamp and the score page."""
 
 import json
+from datetime import date
 
 import pytest
 
@@ -151,8 +152,8 @@ def test_own_problems_with_years_have_no_published_splits(mill, tmp_path, monkey
     assert {row["slice"] for row in table.rows()} == {"all"}
 
 
-def test_choices_are_graded_and_counted(mill, tmp_path, monkeypatch):
-    """The letter decides, also in votes; a problem without a gold letter is unscored."""
+def test_choices_are_graded_counted_and_split_by_date(mill, tmp_path, monkeypatch):
+    """The letter decides, also in votes; a problem without a gold letter is unscored; dates split the scores."""
     problems = [
         {"statement": f"Which is {n}?", "right": None if n == 10 else f"{n} m", "wrong": "0 m"} for n in range(1, 11)
     ]
@@ -175,17 +176,20 @@ def test_choices_are_graded_and_counted(mill, tmp_path, monkeypatch):
                 "path": str(tmp_path / "own.jsonl"),
                 "columns": {"statement": "statement"},
                 "choices": ["right", "wrong"],
+                "date": date(2025, 2, 15),
             },
             "scores/own": {
                 **SCORED,
                 "grader": "choice",
                 "metrics": ["avg-at-k", {"majority-at-k": 1}],
+                "released": {"api/solver": date(2025, 1, 20)},
             },
         },
     )
     found = {(row["metric"], row["slice"]): row for row in table.rows() if row["baseline"] is None}
     for metric in ("avg@1", "majority@1"):
-        assert found[metric, "all"]["value"] == pytest.approx(8 / 9)
+        for part in ("all", "since 2025-01-20"):
+            assert found[metric, part]["value"] == pytest.approx(8 / 9)
     assert found["avg@1", "all"]["unscored"] == 0.1
     rows = made.table("grades/api-solver@own@s").rows()
     assert sorted(row["reason"] for row in rows) == ["no-answer", "no-gold"] + ["ok"] * 8

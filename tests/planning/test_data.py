@@ -66,10 +66,13 @@ def test_every_address_of_a_shipped_recipe_is_registered():
 
 
 def test_addresses_of_shipped_recipes_are_pinned():
-    """Only the two data sets without a known commit are named by a branch."""
+    """Only the data sets without a known commit are named by a branch."""
     config = expand(yaml_files.read(ROOT / "config.yaml"))
     moving = listing.list_moving(config, config.entries)
-    assert {address.partition("@")[0] for address in moving} == {"hub:AI-MO/aops", "hub:AI-MO/olympiads-ref-base"}
+    assert {address.partition("@")[0] for address in moving} == {
+        *("hub:AI-MO/aops", "hub:AI-MO/olympiads-ref-base"),
+        *("hub:MathArena/imo_2025", "hub:MathArena/imc_2025", "hub:MathArena/putnam_2025"),
+    }
 
 
 @pytest.mark.parametrize(

@@ -552,7 +552,7 @@ def test_hidden_tests_that_are_none_are_refused(tmp_path, packed):
         load(source="livecodebench", path=path)
 
 
-# ------------------------------------------------------------------------------------------- choices
+# ------------------------------------------------------------------------------------------- choices and dates
 
 GPQA = {
     "Question": "Which is a metal? ",
@@ -589,3 +589,28 @@ def test_problem_without_its_correct_option_has_no_answer(tmp_path):
     assert row["answer"] is None
     with pytest.raises(TableError, match="no column `Correct Answer`"):
         load(**CHOICES, path=written(tmp_path / "b.jsonl", {"Record ID": "r", "Question": "q"}))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("2025-02-15", "2025-02-15"), ("2024-08-17T00:00:00", "2024-08-17"), ("", None), (None, None)],
+)
+def test_date_of_a_row_is_its_day(tmp_path, value, expected):
+    """A time is cut to its day, and a blank is unknown."""
+    (row,) = load(
+        source="table",
+        path=written(tmp_path / "a.jsonl", {"s": "x", "when": value}),
+        columns={"statement": "s", "date": "when"},
+    )
+    assert row["date"] == expected
+
+
+@pytest.mark.parametrize("value", ["15.2.2025", "2025", 7])
+def test_date_in_another_form_is_refused(tmp_path, value):
+    """The message has the place and an example."""
+    with pytest.raises(TableError, match=r"a\.jsonl:1: `when` is '?.*; expected a date such as 2025-02-15"):
+        load(
+            source="table",
+            path=written(tmp_path / "a.jsonl", {"s": "x", "when": value}),
+            columns={"statement": "s", "date": "when"},
+        )

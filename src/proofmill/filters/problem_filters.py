@@ -186,6 +186,12 @@ def _not_after(row: Row, last: int) -> str | None:
     return None if row["year"] is None or row["year"] <= last else f"of {row['year']}, after {last}"
 
 
+def _date(row: Row, days: list[str]) -> str | None:
+    if not row["date"]:
+        return "the date is unknown"
+    return None if days[0] <= row["date"] <= days[-1] else f"of {row['date']}, not {' to '.join(days)}"
+
+
 def _origin(row: Row, texts: list[str]) -> str | None:
     origin = row["origin"] or ""
     return (
@@ -316,6 +322,7 @@ FILTERS: dict[str, Named] = {
     "solution-steps": Named(_solution_steps, "lines of the solution without the last, `####` (GSM8K)", "bounds"),
     "year": Named(_year, "year of the contest or post; rows of unknown year are dropped", "bounds"),
     "not-after": Named(_not_after, "year of the contest or post; rows of unknown year are kept", "count"),
+    "dated": Named(_date, "published between these two days; rows of unknown date are dropped", "texts"),
     "origin": Named(_origin, "the origin contains one of these texts", "texts"),
     "not-duplicate": Named(NotDuplicate, "no earlier kept row has the same normalized statement"),
     "not-near-duplicate": Named(NotNearDuplicate, "no earlier kept row has at least this Jaccard similarity", "number"),

@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from datetime import date
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,9 +33,13 @@ class Cell(NamedTuple):
     grader: str
 
 
-def _splits(attempts: Rows, by_writer: bool) -> Iterator[tuple[str, Rows]]:
-    """Yield name and attempts of each split: all, by seed, level and writer; for ProofBench also the published ones."""
+def _splits(attempts: Rows, by_writer: bool, released: date | None = None) -> Iterator[tuple[str, Rows]]:
+    """Yield name and attempts of each split: all, by seed, level, writer and release; for ProofBench also the published ones."""
     yield "all", attempts
+    dated = where(attempts, lambda row: released is not None and row["date"] is not None)
+    older = where(dated, lambda row: row["date"] < str(released))
+    newer = where(dated, lambda row: row["date"] >= str(released))
+    yield from ((name, some) for name, some in ((f"before {released}", older), (f"since {released}", newer)) if some)
     keys = [("seed", "seed "), ("level", "")] + [("writer", "by ")] * by_writer
     for key, prefix in keys:
         values = sorted({row[key] for row in attempts if row[key] is not None})
@@ -62,7 +67,7 @@ def _others(attempts: Rows, subset: Rows) -> Rows:
 
 def compute_rows(group: Cell, metrics: Sequence, attempts: Rows, entry: Scores) -> Iterator[dict]:
     """Yield the rows of metrics (with their arguments) for one cell, by split."""
-    splits = list(_splits(attempts, by_writer=group.model in GIVEN_RESPONSES))
+    splits = list(_splits(attempts, group.model in GIVEN_RESPONSES, entry.released.get(group.model)))
     most = max(row["attempt"] for row in attempts) + 1
     for name, argument in metrics:
         yield from _by_split(group, name, argument, label(name, argument, most), splits, entry)

@@ -42,6 +42,7 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         ),
         "origin": (pl.String, "source of the problem: contest, forum or file"),
         "year": (pl.Int64, "year of the contest or post, if known"),
+        "date": (pl.String, "day on which it was published, `YYYY-MM-DD`, if known"),
         "level": (pl.String, "difficulty, in the source's own words"),
         "tags": (pl.List(pl.String), "topics, in the source's own words"),
         "dropped": (pl.String, "name of the filter that the row failed; null if kept"),

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from datetime import date
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import ConfigDict, Field, with_config
@@ -41,6 +42,7 @@ Strict = ConfigDict(extra="forbid", strict=True)
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Dollars = Annotated[float, Field(ge=0)]
+Day = Annotated[date, Field(strict=False)]  # JSON has it as text
 # A list such as `keep: [has-statement, {length: [20, 4000]}]`: names, or names with an argument.
 NamedItems = list[str | dict[str, Any]]
 

@@ -25,7 +25,7 @@ from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.errors import TableError, shorten
 from proofmill.sources import files
 from proofmill.sources.file_formats import VALUE_LIMIT, parse_json
-from proofmill.sources.record_fields import field, records, text, texts, word
+from proofmill.sources.record_fields import day, field, records, text, texts, word
 from proofmill.sources.triplets import fence
 
 READS_AND_PRINTS = "stdin_stdout"
@@ -112,6 +112,7 @@ def livecodebench(entry: Problems) -> Iterator[dict[str, Any]]:
             ),
             "question_type": "code",
             "origin": where,
+            "date": day(where, record, "contest_date") if "contest_date" in record else None,
             "level": word(where, record, "difficulty"),
             "tags": [word(where, record, "platform")],
         }

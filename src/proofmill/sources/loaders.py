@@ -249,17 +249,19 @@ def _usamo(entry: Problems) -> Iterator[Row]:
             "question_type": "proof",
             "origin": f"{folder.name}/problems/{problem.name}",
             "year": int(date[:4]) if re.match(r"\d{4}", date) else None,
+            "date": date if re.fullmatch(r"\d{4}-\d\d-\d\d", date) else None,
         }
 
 
 def _contest_table(entry: Problems) -> Iterator[Row]:
     """Yield a contest from its table as MathArena publishes it; the year is in its name."""
     path = require(entry.path)
-    year = _YEAR.search(path.rpartition("@")[0] or path)
+    contest = Path(path.rpartition("@")[0] or path).stem
+    year = _YEAR.search(contest)
     for where, record in files.records(entry):
         number = word(where, record, "problem_idx")
         yield {
-            "problem": f"usamo_{year[1]}-{number}" if year else f"usamo-{number}",
+            "problem": f"{contest}-{number}",
             "statement": text(where, record, "problem"),
             "solution": _optional(where, record, text, "sample_solution"),
             "guidelines": record_fields.render(where, record, "grading_scheme"),
@@ -298,6 +300,7 @@ def _parse(path: Path, parse: Callable[[str], Any]) -> Any:
 READ: dict[str, Callable] = {
     "problem": word, "statement": text, "solution": text, "answer": word, "candidates": texts, "guidelines": text,
     "question_type": text, "origin": word, "year": record_fields.year, "level": word, "tags": texts,
+    "date": record_fields.day,
 }  # fmt: skip
 
 

@@ -84,6 +84,14 @@ def year(where: str, record: Mapping[str, Any], column: str) -> int | None:
     return int(value)
 
 
+def day(where: str, record: Mapping[str, Any], column: str) -> str | None:
+    """Return the day of a date or time; null and blank are None. Raises TableError for other values."""
+    value = str(field(where, record, column) or "").strip()
+    if value and not re.match(r"\d{4}-\d\d-\d\d(?!\d)", value):
+        raise TableError(f"{where}: `{column}` is {shorten(value)}; expected a date such as 2025-02-15.")
+    return value[:10] or None
+
+
 def texts(where: str, record: Mapping[str, Any], column: str) -> list[str]:
     """Return a list of texts; null is an empty list, nulls in it are dropped. Raises TableError for other values."""
     value = field(where, record, column)

@@ -12,6 +12,7 @@ from proofmill.schema.fields import (
     FILTERS,
     PUBLISHED,
     Count,
+    Day,
     Entry,
     GraderRef,
     JudgeRef,
@@ -27,7 +28,7 @@ from proofmill.schema.fields import (
 from proofmill.schema.registry_items import split
 
 OF_ALL_SOURCES = frozenset((
-    "source", "labels", "grades", "schemes", "also", "question_type", "keep", "published_rows",
+    "source", "labels", "grades", "schemes", "also", "question_type", "date", "keep", "published_rows",
     "decontaminate", "overlap_words", "overlap_similarity",
 ))  # fmt: skip
 
@@ -77,6 +78,9 @@ class Problems(Entry):
     question_type: Literal["proof", "answer", "code", "chat"] | None = doc(
         "Question type of every row; overrides the source. With `code`, the answer column holds tests; with `chat`, no answer is correct or wrong.",
         None,
+    )
+    date: Day | None = doc(
+        "Day on which the problems were published (YYYY-MM-DD), for rows whose source does not say it.", None
     )
     setup: Literal["leetcode"] | None = doc(
         "Code to run before each program: `leetcode` adds the imports of LeetCode and LiveCodeBench (sources `livecodebench` and `code`).",

@@ -13,6 +13,7 @@ from proofmill.schema.fields import (
     RUBRIC,
     TOP_P,
     Count,
+    Day,
     Entry,
     GraderRef,
     ModelRef,
@@ -125,6 +126,10 @@ class Scores(Entry):
         "Published results by model: `{Qwen2.5-7B: {source: ..., percent: {code: 52.0}}}`. The score page shows them with their source, next to the `averages` or next to ours (`ours`); they are not in the table.",
         {},
     )
+    released: dict[str, Day] = doc(
+        "Days on which models of `models` were published, `{base/x: 2025-08-05}`. Scores are also split into problems from before that day and since.",
+        {},
+    )
     success_threshold: Share = doc("Minimum share of the points that counts as a success.", 1.0)
     confidence: float = doc("Confidence level of the intervals.", 0.95, gt=0, lt=1)
     resamples: Count = doc("Resamples of the problems, for intervals.", 2000)
@@ -150,6 +155,8 @@ class Scores(Entry):
         for model in ours:
             if model not in context.entries:
                 yield f"`published` compares with `{model}`; expected one of {context.among(model, context.entries)}"
+        if unknown := [model for model in self.released if model not in self.models]:
+            yield f"`released` names `{unknown[0]}`; expected one of {context.among(unknown[0], self.models)}"
         if len(set(self.seeds)) < len(self.seeds):
             yield f"`seeds` is {self.seeds}; expected each seed once."
         for way, sampling in self.sampling.items():
