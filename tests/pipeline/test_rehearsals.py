@@ -26,12 +26,12 @@ pytestmark = pytest.mark.pipeline
 SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano", "absolute-zero")
 OTHERS = (
     *("real-corpus", "gold-answers", "grader-study", "imo-bench", "nano-claims", "nano-tuning", "nano-staleness"),
-    *("nano-scaffolds", "smol", "smol-gsm8k", "smol-proofs", "absolute-zero-nano"),
+    *("nano-scaffolds", "smol", "smol-gsm8k", "smol-proofs", "absolute-zero-nano", "released"),
 )
 RECIPES = (*OTHERS, *SYSTEMS)
 # The systems again, with other weights, tables or one part changed: `make test-all` rehearses them.
 VARIANTS = (
-    *("r1-zero-7b", "deepseek-r1-1.5b", "qed-nano-published"),
+    *("r1-zero-7b", "deepseek-r1-1.5b", "qed-nano-published", "released-large"),
     *("absolute-zero-sizes", "absolute-zero-ablations"),
 )
 # The least that shows each system: its kinds of training and the scores of one benchmark.

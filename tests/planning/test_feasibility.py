@@ -568,6 +568,19 @@ def test_command_says_no_by_its_exit_code(monkeypatch, capsys):
         run("nano", "--machine", "8xG200")
 
 
+def test_hours_of_published_weights_are_told_by_benchmark():
+    """Each benchmark of `released` has its GPU-hours on one GPU, which add up to the total and to that in the docs."""
+    planned = Feasibility(plan("released"), machine("1xH100"), 0.4)
+    assert planned.fits
+    text = "\n".join(planned.lines())
+    (told,) = re.findall(r"^by benchmark: (.*)$", text, re.MULTILINE)
+    hours = {name: float(number) for name, number in (item.split(" ") for item in told.split(", "))}
+    total = sum(verdict.gpu_hours for verdict in planned.verdicts)
+    assert set(hours) > {"proofbench", "answerbench", "gpqa-diamond", "contests", "humaneval-plus", "minerva"}
+    assert sum(hours.values()) == pytest.approx(total, rel=0.01)
+    assert f"GPU-hours by benchmark: {total:,.0f} in all" in (ROOT / "docs/recipes.md").read_text(encoding="utf-8")
+
+
 def test_table_in_the_docs_is_what_the_command_says():
     """docs/recipes.md: GPU-hours of each training system on eight H100, at full length and at a third of it."""
     page = (ROOT / "docs/recipes.md").read_text(encoding="utf-8").partition("on 8xH100 | fits")[2].partition("\n\n")[0]

@@ -28,12 +28,13 @@ def hub(id, **more):
 
 @pytest.mark.parametrize("id", [id for id, figures in read_published().items() if "quantization_config" not in figures])
 def test_published_shape_has_the_bytes_of_its_files(shapes, id):
-    """Two bytes a parameter are the size of the published weights to a hundred-thousandth."""
+    """Two bytes a parameter, four in float32, are the size of the published weights to a hundred-thousandth."""
+    width = memory.WIDTH[read_published()[id].get("dtype", "bfloat16")]
     if id.endswith(".gguf"):
         network, size = shapes(**{"base/x": {"source": "gguf", "path": f"pip:a@1/{id}"}}).of("base/x"), 2 * 134_515_008
     else:
         network, size = shapes(**{"base/x": hub(id)}).of("base/x"), FILES[id]
-    assert 2 * memory.parameters(network) == pytest.approx(size, rel=1e-5)
+    assert width * memory.parameters(network) == pytest.approx(size, rel=1e-5)
 
 
 def test_shape_of_deepseek_v3_has_its_published_size(shapes):

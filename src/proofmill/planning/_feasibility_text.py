@@ -90,6 +90,12 @@ def _summary(verdicts: list[Any], fill: float) -> Iterator[str]:
             f"assumes {hours.LEARNING:.0%} of the GPU's peak rate in training and {hours.READING:.0%} of its bandwidth in "
             "sampling; without judges"
         )
+    benchmarks = sorted(
+        {verdict.stage.split("@")[1] for verdict in verdicts if "@" in verdict.stage and verdict.gpu_hours}
+    )
+    hours_of = {each: sum(v.gpu_hours or 0 for v in verdicts if f"@{each}@" in v.stage) for each in benchmarks}
+    if len(hours_of) > 1:
+        yield "by benchmark: " + ", ".join(f"{name} {_hours(number)}" for name, number in hours_of.items())
 
 
 def _site(verdicts: list[Any], machine: Any) -> Iterator[str]:

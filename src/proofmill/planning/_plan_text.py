@@ -25,8 +25,7 @@ def lines(plan: Any, verbose: bool, width: int) -> Iterator[str]:
     yield from _in_full(plan) if verbose else _in_brief(plan, width)
     yield from _sums(plan)
     yield from _connections(plan)
-    yield from _moving(plan)
-    yield from _missing(plan)
+    yield from _public_data(plan)
 
 
 def _in_full(plan: Any) -> Iterator[str]:
@@ -162,16 +161,12 @@ def _calls(total: Any) -> str:
     return text
 
 
-def _moving(plan: Any) -> Iterator[str]:
-    """Yield a notice for each address whose files may change, with the commit that was fetched, if any."""
+def _public_data(plan: Any) -> Iterator[str]:
+    """Yield addresses whose files may change, with the fetched commit; then missing data, and how to download them."""
     fetched = {row["source"]: row["commit"] for row in registry.read_lock()}
     for address, stages in plan.moving.items():
         commit = f" (fetched: {fetched[address]})" if fetched.get(address) else ""
         yield f"{', '.join(stages)}: {address} is not pinned and may change; set a commit{commit}"
-
-
-def _missing(plan: Any) -> Iterator[str]:
-    """Yield the missing public data, and the command that downloads them."""
     if plan.missing:
         yield ""
         yield f"not on this machine ({format_total(plan.missing)}); `proofmill fetch {plan.target}` downloads it:"

@@ -37,7 +37,7 @@ RAW = "https://raw.githubusercontent.com"
 
 _PINNED = re.compile(r"(?P<scheme>hub|github):(?P<repository>[\w.-]+/[\w.-]+)@(?P<commit>[\w.-]+)/(?P<files>[^/#].*)")
 _PACKAGE = re.compile(r"pip:(?P<package>[A-Za-z0-9][\w.-]*)@(?P<version>[\w.+!]+)/(?P<member>[^/].*)")
-_MOVING = re.compile(r"(?:hub|github|hub-model):[^@#]+@(?![0-9a-f]{7,40}(?:/|$))")
+_MOVING = re.compile(r"(?:hub|github|hub-model):[^@#]+@(?![0-9a-f]{40}(?:/|$))")
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -107,7 +107,7 @@ def parse(text: str) -> Address:
 
 
 def is_moving(text: str) -> bool:
-    """Return whether an address names a branch or a tag, whose files may change, instead of a commit."""
+    """Return whether an address names a branch, a tag or a short hash instead of a full commit."""
     return _MOVING.match(text) is not None
 
 
