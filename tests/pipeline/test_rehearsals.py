@@ -26,7 +26,7 @@ pytestmark = pytest.mark.pipeline
 SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano", "absolute-zero")
 OTHERS = (
     *("real-corpus", "gold-answers", "grader-study", "imo-bench", "nano-claims", "nano-tuning", "nano-staleness"),
-    *("nano-scaffolds", "smol", "smol-gsm8k", "smol-proofs", "absolute-zero-nano", "released"),
+    *("nano-scaffolds", "smol", "smol-gsm8k", "smol-proofs", "absolute-zero-nano", "released", "openr1-distill"),
 )
 RECIPES = (*OTHERS, *SYSTEMS)
 # The systems again, with other weights, tables or one part changed: `make test-all` rehearses them.

@@ -70,7 +70,7 @@ def test_addresses_of_shipped_recipes_are_pinned():
     config = expand(yaml_files.read(ROOT / "config.yaml"))
     moving = {address.partition(":")[2].partition("@")[0] for address in listing.list_moving(config, config.entries)}
     assert {name for name in moving if not name.startswith("andrewzh")} == {
-        *("AI-MO/aops", "AI-MO/olympiads-ref-base", "open-r1/OpenR1-Distill-7B"),
+        *("AI-MO/aops", "AI-MO/olympiads-ref-base", "open-r1/Mixture-of-Thoughts", "open-r1/OpenR1-Distill-7B"),
         *("MathArena/imo_2025", "MathArena/imc_2025", "MathArena/putnam_2025"),
         *("lm-provers/QED-Nano", "lm-provers/QED-Nano-SFT"),
     }

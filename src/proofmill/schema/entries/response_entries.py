@@ -175,7 +175,7 @@ class Examples(Entry):
         if self.concatenate:
             parts = [(rows_of(name), share) for name, share in self.concatenate.items()]
             return None if any(n is None for n, _ in parts) else round(sum((n or 0) * share for n, share in parts))
-        source = self.grades or self.responses or self.problems
+        source = self.grades or self.responses or self.problems or self.path
         return rows_of(source) if source else None
 
     def faults(self, context: Context) -> Iterator[str]:
