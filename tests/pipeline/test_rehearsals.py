@@ -31,7 +31,7 @@ OTHERS = (
 RECIPES = (*OTHERS, *SYSTEMS)
 # The systems again, with other weights, tables or one part changed: `make test-all` rehearses them.
 VARIANTS = (
-    *("r1-zero-7b", "deepseek-r1-1.5b", "qed-nano-published", "released-large"),
+    *("r1-zero-7b", "deepseek-r1-1.5b", "qed-nano-published", "qed-nano-ablation", "released-large"),
     *("absolute-zero-sizes", "absolute-zero-ablations"),
 )
 # The least that shows each system: its kinds of training and the scores of one benchmark.
