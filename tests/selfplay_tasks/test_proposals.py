@@ -110,9 +110,10 @@ def test_induction_has_the_last_inputs_and_needs_enough():
     assert parse("induce", tagged("No."), PROGRAM, inputs=1) == Invalid("no-input", "0 of 1")
 
 
-def test_induction_may_have_no_message():
-    """An empty message is allowed."""
-    assert parse("induce", tagged(inductions(2, message="")), PROGRAM, inputs=2).message == ""
+def test_induction_with_blocks_needs_a_message():
+    """An empty block is a message, a missing block makes it invalid; bare calls may end the reply."""
+    assert parse("induce", tagged(inductions(2, message="```message\n```")), PROGRAM, inputs=2).message == ""
+    assert parse("induce", tagged(inductions(2, message="")), PROGRAM, inputs=2) == Invalid("no-message")
     assert parse("induce", tagged("f(1)\nf(2)"), PROGRAM, inputs=2).message == ""
 
 

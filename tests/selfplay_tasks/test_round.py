@@ -113,6 +113,38 @@ def test_both_roles_need_the_form(game):
     assert {turn.formed for turn in turns} == {False}
 
 
+@pytest.mark.parametrize(
+    ("kind", "answer", "reward"),
+    [
+        ("induce", "It is one less.", -1.0),
+        ("induce", "```output\n0\n```", -1.0),
+        ("induce", "```python\nno program\n```", -0.5),
+        ("deduce", "I do not know.", -0.5),
+        ("abduce", "I do not know.", -0.5),
+    ],
+)
+def test_induction_without_a_program_is_malformed(game, kind, answer, reward):
+    """It earns -1, a block that is not a program -0.5; any text in the tags is an answer to the other tasks."""
+    turns = of(game().step(1, Player({kind: replied(answer)})), kind, "solve")
+    assert [(turn.reward, turn.formed, turn.accuracy) for turn in turns] == [(reward, reward > -1, 0.0)] * 2
+
+
+def test_several_functions_are_allowed_and_the_last_is_the_entry(game):
+    """Seeds of the model and proposals follow the fields of the entry."""
+    two = "def h(a):\n return a * 3\ndef g(a):\n return h(a) + 5"
+    player = Player({**GOOD, "propose deduce": replied(f"{two}\nf(7)")})
+    for changed, output in (({"entry_function": "f-or-last"}, "26"), ({}, "21")):
+        made = game(tasks=["deduce"], max_seed_tasks=2, **changed)
+        made.begin(player)
+        seed = made.buffers.tasks["deduce"][-1]
+        tasks = [turn.task for turn in of(made.step(1, player), "deduce", "propose")]
+        assert [task.output for task in (seed, *tasks)] == [output] * 3
+    made = game(tasks=["deduce"], max_seed_tasks=2, one_function=True)
+    made.begin(player)
+    assert [turn.task.reason for turn in of(made.step(1, player), "deduce", "propose")] == ["many-functions"] * 2
+    assert not any("def h" in task.program for task in made.buffers.tasks["deduce"])
+
+
 def test_valid_proposals_are_solved_in_the_next_step(game):
     """The next step draws them first; the step that proposed them does not use them."""
     made = game(tasks=["deduce"])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proofmill.selfplay_tasks.solutions import grade, parse
+from proofmill.selfplay_tasks.solutions import grade, has_form, parse
 from proofmill.selfplay_tasks.tasks import Task
 
 IDENTITY = "def f(a):\n    return a"
@@ -75,6 +75,24 @@ def test_program_is_the_last_block_or_all_of_the_answer():
     assert parse("induce", tagged(f"\n{IDENTITY}\n")) == IDENTITY
     assert parse("error", tagged("```output\nValueError: no\n```")) == "ValueError: no"
     assert parse("induce", "no tags") is None and parse("deduce", "8") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "expected"),
+    [
+        ("induce", f"```python\n{IDENTITY}\n```", True),
+        ("induce", IDENTITY, True),
+        ("induce", "```\nno program\n```", True),
+        ("induce", "It returns its input.", False),
+        ("induce", "```output\n1\n```", False),
+        ("deduce", "I do not know.", True),
+        ("abduce", "", True),
+    ],
+)
+def test_induction_needs_a_program_in_its_form(kind, answer, expected):
+    """A block counts whatever is in it, and a bare program too; other answers need only their tags."""
+    assert has_form(kind, tagged(answer)) is expected
+    assert has_form(kind, answer) is False
 
 
 # ---------------------------------------------------------------------------------------------------------------- grades

@@ -97,7 +97,9 @@ def _induction(text: str, program: str, inputs: int) -> Proposal | Invalid:
         messages = ["\n".join(lines[calls[-1][0] + 1 :])] if calls else []
     if len(input_texts) < inputs:
         return Invalid("no-input", f"{len(input_texts)} of {inputs}")
-    return Proposal("induce", program, tuple(input_texts[-inputs:]), messages[0].strip() if messages else "")
+    if not messages:
+        return Invalid("no-message")
+    return Proposal("induce", program, tuple(input_texts[-inputs:]), messages[0].strip())
 
 
 def call_arguments(line: str) -> str:

@@ -15,7 +15,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,7 @@ class SelfplayRound:
     def __init__(self, entry: Selfplay, executor: Executor, fits: Callable[[Messages], bool]):
         self.entry, self.executor, self.fits, self.words = entry, executor, fits, entry.words
         self.scale = learnability.Scale(entry.malformed_reward, entry.wrong_reward)
-        self.normal = Normal(one_function=entry.one_function)
+        self.normal = Normal(entry.entry_function, one_function=entry.one_function)
         self.schedule = (
             composites.CompositeSchedule(**entry.composite) if entry.composite else composites.CompositeSchedule()
         )
@@ -138,7 +138,8 @@ class SelfplayRound:
                 return [answer(reply.text) or reply.text for reply in ask(requests)]  # an untrained model omits tags
 
             sizes = seeding.SeedSizes(entry.max_seed_tasks, entry.batch_size, entry.references, entry.inputs)
-            seeds = seeding.from_model(ask_texts, kinds, self.executor, self.words, draw, sizes, self.fits)
+            form = replace(self.normal, drop=seeding.SEED_FORM.drop)
+            seeds = seeding.from_model(ask_texts, kinds, self.executor, self.words, draw, sizes, self.fits, form)
             first = [task for tasks in seeds.tasks.values() for task in tasks]
         for kind in kinds:
             of_kind = [task for task in first if task.kind == kind]
@@ -292,7 +293,8 @@ class SelfplayRound:
 
     def _solution_turns(self, requests: Sequence[TaskRequest], replies: Sequence[PolicyReply]) -> Iterator[Turn]:
         """Yield the turns of the solver. Replies without the required form are wrong and not executed."""
-        formed, tasks = [is_formed(reply.text) for reply in replies], [request.shown[0] for request in requests]
+        tasks = [request.shown[0] for request in requests]
+        formed = [solutions.has_form(task.kind, reply.text) for task, reply in zip(tasks, replies, strict=True)]
         grades = self._grade(tasks, replies, formed)
         for each in zip(requests, replies, tasks, formed, grades, strict=True):
             request, reply, task, form, points = each

@@ -24,7 +24,7 @@ from proofmill.selfplay_tasks.validity import valid
 IDENTITY = "def f(a):\n    return a"
 _GREETING = "'Hello world'"
 _SAMES = (_GREETING, "1", "{'a': 1, 'b': 2}", "(1.5, 2.5)", "[[1, 0], [0, 1]]", "None", "True", "-7", "''", "{3, 4}")
-_SEED_FORM = Normal(drop=frozenset({"comments", "top-level"}))
+SEED_FORM = Normal(drop=frozenset({"comments", "top-level"}))
 PATIENCE = 20  # consecutive rounds that add no task
 
 
@@ -78,8 +78,9 @@ def from_model(
     rng: random.Random,
     sizes: SeedSizes = SeedSizes(),
     fits: Callable[[requests.Messages], bool] = lambda messages: True,
+    form: Normal = SEED_FORM,
 ) -> Buffers:
-    """Collect up to `sizes.target` tasks of each kind from a model's proposals and the identity.
+    """Collect up to `sizes.target` tasks of each kind from a model's proposals, in normal form, and the identity.
 
     `ask` returns a reply to each conversation; only conversations that `fits` accepts are sent. A proposal with one input
     gives a task of each kind with one input. Inductions come last, about programs of the other tasks. Ends early after
@@ -115,7 +116,7 @@ def from_model(
                     each[0].program if kind == "induce" else "",
                     sizes.inputs,
                     tags=False,
-                    normal=_SEED_FORM,
+                    normal=form,
                 )
                 for reply, each in zip(replies, shown, strict=True)
             ]

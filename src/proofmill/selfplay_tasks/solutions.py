@@ -9,6 +9,7 @@ Differences from the original:
    (values.same). So an answer cannot decide its own equality.
 3. An answer that the sandbox does not run is wrong, because the sandbox runs the reference. Only an expected value that
    cannot be parsed, as in foreign tables, leaves an answer without a grade. A failing sandbox raises an error.
+4. A bare program is an answer to an induction, too. There, it must be in a block.
 """
 
 import ast
@@ -21,7 +22,7 @@ from proofmill.sandbox.executor import Execution, Executor, Result
 from proofmill.selfplay_tasks.program_text import Unfit, arguments, normalize, parse_program
 from proofmill.selfplay_tasks.proposals import call_arguments
 from proofmill.selfplay_tasks.tasks import Task, TaskName
-from proofmill.text.fences import answer, find_fenced
+from proofmill.text.fences import answer, find_fenced, is_formed
 
 Partial = Literal["all", "mean", "any"]
 _BLOCK = {"deduce": "output", "abduce": "input", "error": "output"}
@@ -52,6 +53,12 @@ def parse(kind: TaskName, reply: str, tags: bool = True) -> str | None:
         or _last_expression(text.strip())
     )
     return (call_arguments(candidate) if kind == "abduce" else "") or candidate or None
+
+
+def has_form(kind: TaskName, reply: str) -> bool:
+    """Return whether a reply is in its tags, with a program if it is an induction. Other answers may be any text."""
+    text = answer(reply)
+    return is_formed(reply) and (kind != "induce" or bool(find_fenced(text, "python", "")) or "def " in text)
 
 
 def _last(texts: Sequence[str]) -> str:

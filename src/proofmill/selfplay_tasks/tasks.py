@@ -24,6 +24,7 @@ REASONS = {
     "format": "The reply has no answer in its tags.",
     "no-program": "The answer has no program.",
     "no-input": "The answer has no input, or fewer than an induction needs.",
+    "no-message": "The answer has inputs in blocks or comments, and no message for an induction.",
     "syntax": "The program cannot be parsed.",
     "no-function": "The program defines no function.",
     "many-functions": "The program defines more than one function, and the entry allows only one.",

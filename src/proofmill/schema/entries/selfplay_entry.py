@@ -66,7 +66,7 @@ class Composite(TypedDict):
 class Selfplay(Entry):
     """One row is a metric of a training step. The weights, the rollouts and the task buffer are in a folder next to the table."""
 
-    revision: ClassVar[int] = 1
+    revision: ClassVar[int] = 2
     cosmetic: ClassVar[tuple[str, ...]] = ("max_unscored",)
     model: WeightsRef = doc("Model to start training from.")
     tasks: list[TaskName] = doc(
@@ -113,7 +113,9 @@ class Selfplay(Entry):
         "Proposer's reward for a valid task: 1 minus the share of attempts that solve it, but 0 if none does (`one-minus`); the same without the exception (`inverse`); always 1 (`none`).",
         "one-minus",
     )
-    malformed_reward: Penalty = doc("Reward of a malformed reply and of an invalid task.", -1.0)
+    malformed_reward: Penalty = doc(
+        "Reward of a malformed reply, of an `induce` solution without a program, and of an invalid task.", -1.0
+    )
     wrong_reward: Penalty = doc("Reward of a wrong answer, and of a task that all or none of the attempts solve.", -0.5)
     induction_reward: Literal["all", "mean", "any"] = doc(
         "Reward of an `induce` solution: 1 if it fits `all` hidden pairs, the share that it fits (`mean`), or 1 if it fits `any`.",
@@ -136,13 +138,17 @@ class Selfplay(Entry):
         0.1,
     )
     # Sampling.
-    max_prompt_tokens: Count = doc("Maximum tokens of a prompt. Longer prompts are drawn again.", 6144)
+    max_prompt_tokens: Count = doc("Maximum tokens of a prompt. Longer prompts are drawn again.", 5600)
     max_tokens: Count = doc("Maximum tokens of one reply. Longer replies are truncated.", 8096)
     temperature: float = doc("Sampling temperature, also of the attempts.", 1.0, gt=0)
     top_p: float = doc(TOP_P, 1.0, gt=0, le=1)
     top_k: Count | None = doc(TOP_K, None)
     program_timeout: float = doc("Time limit of a program in seconds.", 10.0, gt=0)
     one_function: bool = doc("Allow only one function in a proposal.", False)
+    entry_function: Literal["f-or-first", "f-or-last", "first", "last"] = doc(
+        "Function of a proposal that becomes `f`: one of this name, or else the first (`f-or-first`) or the last (`f-or-last`); always the `first` or the `last`.",
+        "f-or-first",
+    )
     # Training.
     baselines: Literal["task-and-role", "global"] = doc(
         "Rewards that normalize an advantage: those of the same task and role (`task-and-role`, TRR++), or all (`global`, REINFORCE++).",
