@@ -143,7 +143,7 @@ def test_rehearsed_graders_agree_with_the_checker(rehearsed):
     """The referee, alone, as a jury and in a cascade, agrees with the checker everywhere, and nothing is unscored."""
     rows = rehearsed.table("scores/grader-study").rows()
     agreed = [row for row in rows if row["metric"].startswith(("balanced", "cohen")) and row["slice"] == "all"]
-    assert len(agreed) == 14
+    assert len(agreed) == 36
     assert {(row["value"], row["unscored"]) for row in agreed} == {(1.0, 0.0)}
     for name in ("scores/gold-answers", "scores/gold-code"):
         assert {(row["value"], row["unscored"]) for row in rehearsed.table(name).rows()} == {(1.0, 0.0)}
