@@ -71,7 +71,7 @@ format: $(VENV)/ready ## fix style and formatting
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile workflow
 
-docs: $(VENV)/ready ## generate docs/kinds/ and workflow/config.schema.json from the dataclasses
+docs: $(VENV)/ready ## generate docs/kinds/, docs/papers/ and workflow/config.schema.json
 	$(BIN)/python -m proofmill.config.manual
 
 lock: $(TOOLS)/ready ## update envs/ from pyproject.toml, keeping versions; UPGRADE=--upgrade takes the newest

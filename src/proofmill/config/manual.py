@@ -1,14 +1,17 @@
 """Generate the manual: a page for each kind, with the fields of an entry, the columns of its table, and usable names.
 
-`python -m proofmill.config.manual` writes docs/kinds/ and the schema of configuration files (config_schema.py). A test fails
-if they differ from the code.
+`python -m proofmill.config.manual` writes docs/kinds/, docs/papers/ (each detail of a published system, from data/papers.csv)
+and the schema of configuration files (config_schema.py). A test fails if they differ from the code or the table.
 """
 
+import csv
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
+from itertools import groupby
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -30,6 +33,14 @@ from proofmill.schema.registry_items import Named
 from proofmill.sources.loaders import SOURCES
 
 FOLDER = Path("docs/kinds")
+PAPERS, PAPERS_TABLE = Path("docs/papers"), Path("data/papers.csv")
+STATUSES = ("exact", "different", "missing")
+SYSTEMS = {  # the systems of the table, with the sources that its rows name
+    "qed-nano": "QED-Nano (arXiv 2604.04898; files are of CMU-AIRe/QED-Nano at 4d4051c)",
+    "gsm8k-length": "the GSM8K length study",
+    "absolute-zero": "Absolute Zero (arXiv 2505.03335; files are of LeapLabTHU/Absolute-Zero-Reasoner at a82124e)",
+    "deepseek-r1": "DeepSeek-R1 (arXiv 2501.12948, and Nature 645 with its supplement)",
+}
 TITLES = {
     "filters": "Filters for `keep`",
     "scheme-filters": "Filters for `keep`",
@@ -44,6 +55,44 @@ def pages() -> dict[str, str]:
     kinds = {f"{name}.md": _page(name, kind) for name, kind in KINDS.items()}
     declared = {f"{name}.md": _write_declared_page(name, cls) for name, cls in DECLARED.items()}
     return {**kinds, **declared, "reasons.md": _reasons()}
+
+
+def read_papers(path: Path = PAPERS_TABLE) -> list[dict[str, str]]:
+    """Return the rows of the table of the papers' details."""
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+def list_settings(row: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return (entry, key, value) of each setting in a row; one entry applies to all keys."""
+    entries, keys, values = ([part for part in row[name].split("; ") if part] for name in ("entry", "key", "value"))
+    return list(zip(entries * (len(keys) if len(entries) == 1 else 1), keys, values, strict=True))
+
+
+def paper_pages(rows: list[dict[str, str]]) -> dict[str, str]:
+    """Return the text of the page of every system by file name."""
+    return {f"{name}.md": _paper(name, [row for row in rows if row["system"] == name]) for name in SYSTEMS}
+
+
+def _paper(name: str, rows: list[dict[str, str]]) -> str:
+    about = (
+        f"The {len(rows)} details of {SYSTEMS[name]}, and what [our recipe](../recipes.md#the-training-systems) does. "
+        "A test compares the settings with the recipe. [CONTRIBUTING.md](../../CONTRIBUTING.md#principles) has the "
+        "principles, and [data/papers.csv](../../data/papers.csv) the table of this page (`make docs`)."
+    )
+    topics = {row["topic"]: [other for other in rows if other["topic"] == row["topic"]] for row in rows}
+    groups = {**topics, "**all**": rows}.items()
+    counts = [(topic, *(sum(row["status"] == status for row in some) for status in STATUSES)) for topic, some in groups]
+    parts = [f"# {name}: each detail of the original", textwrap.fill(about, 120, break_on_hyphens=False)]
+    parts += [_table(("topic", *STATUSES), counts)]
+    for topic, some in topics.items():
+        lines = [(r["id"], r["detail"], r["source"], r["status"], _settings(r), r["reason"]) for r in some]
+        parts += [f"## {topic}", _table(("id", "original", "source", "status", "recipe", "note"), lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _settings(row: Mapping[str, str]) -> str:
+    named = [(f"`{entry}`: ", f"`{key}: {value}`") for entry, key, value in list_settings(row)]
+    return "; ".join(entry + ", ".join(s for _, s in some) for entry, some in groupby(named, lambda each: each[0]))
 
 
 def _write_declared_page(name: str, cls: type) -> str:
@@ -156,9 +205,10 @@ def _table(head: tuple[str, ...], rows: list[tuple]) -> str:
 
 def main() -> None:
     """Write all pages and the schema."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
     files = {FOLDER / name: text for name, text in pages().items()} | {config_schema.PATH: config_schema.text()}
+    files |= {PAPERS / name: text for name, text in paper_pages(read_papers()).items()}
     for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         print(path, file=sys.stderr)
 
