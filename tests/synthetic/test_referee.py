@@ -223,10 +223,28 @@ def test_teacher_judges_as_the_referee_does(prompt):
     assert "<think>" not in referee.verdict(filled)
 
 
-def test_comparison_of_answers_gets_no_verdict():
-    """A request to compare two answers gets the attempt's answer back, which is not a verdict."""
-    filled = templates.fill("answer-equivalence", {"statement": STATEMENT, "answer": "0", "proof": "14 mod 7"})
-    assert referee.verdict(filled) == "14 mod 7"
+@pytest.mark.parametrize(
+    ("statement", "given", "expected"),
+    [(STATEMENT, "0", 1), (STATEMENT, "14 mod 7", 0), (FOREIGN, "0", "no-verdict")],
+)
+def test_answers_of_the_family_are_compared_as_text(statement, given, expected):
+    """Equal texts are correct, others are not; an unknown problem gets no verdict."""
+    filled = templates.fill("answer-equivalence", {"statement": statement, "answer": "0", "proof": given})
+    verdict = read(ModelOutput(referee.verdict(filled), "end"), templates.prompt("answer-equivalence"))
+    assert (verdict.grade if verdict.reason == "ok" else verdict.reason) == expected
+
+
+@pytest.mark.parametrize("prompt", ["grade-imo", "grade-by-reference"])
+def test_rubric_without_a_scheme_is_graded_by_the_family_s(prompt):
+    """A correct proof has all points, a plan none; an unknown problem gets no verdict."""
+    for statement, proof, expected in (
+        (STATEMENT, PROOF, 7),
+        (STATEMENT, "Multiply.", 0),
+        (FOREIGN, PROOF, "no-verdict"),
+    ):
+        filled = templates.fill(prompt, {"statement": statement, "reference": PROOF, "scheme": None, "proof": proof})
+        verdict = read(ModelOutput(referee.verdict(filled), "end"), templates.prompt(prompt))
+        assert (verdict.grade if verdict.reason == "ok" else verdict.reason) == expected
 
 
 def test_teacher_is_selected_by_its_id_over_the_protocol():

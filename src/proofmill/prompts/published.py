@@ -11,7 +11,7 @@ The file is public data: `proofmill fetch` downloads it and checks its digest. I
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from string import Formatter
@@ -97,7 +97,7 @@ def _constant(module: ast.Module, parts: Sequence[str]) -> Any:
         if isinstance(node, ast.Module | ast.ClassDef):
             node = _assigned(node.body)[part]
         elif isinstance(node, ast.Dict):
-            node = {key.value: value for key, value in zip(node.keys, node.values, strict=True) if _is_text(key)}[part]
+            node = {_key(key): value for key, value in zip(node.keys, node.values, strict=True)}[part]
         elif isinstance(node, ast.List | ast.Tuple):
             node = node.elts[int(part)]
         else:
@@ -105,8 +105,8 @@ def _constant(module: ast.Module, parts: Sequence[str]) -> Any:
     return _text(node, names)
 
 
-def _is_text(node: Any) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+def _key(node: ast.expr | None) -> Any:
+    return node.value if isinstance(node, ast.Constant) else None
 
 
 def _assigned(body: Sequence[ast.stmt]) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def _of_format(text: str) -> Iterator[tuple[str, str | None]]:
             yield "", name
 
 
-def _of_replace(text: str, fields: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
+def _of_replace(text: str, fields: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     names = "|".join(map(re.escape, fields))
     for number, piece in enumerate(re.split(rf"\{{({names})\}}", text) if fields else [text]):
         yield (piece, None) if number % 2 == 0 else ("", piece)

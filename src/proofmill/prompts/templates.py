@@ -256,22 +256,22 @@ def _parse(name: str, folder: Path, header: str | None, body: str) -> Prompt:
     if header is None:
         raise RecipeError(f"{where}: has no header; {_EXAMPLE}.")
     settings = read_yaml(header, f"{where}: its header", "fields such as `needs: [statement]`. Fix the header.")
-    template: Template | Published | None = None
+    theirs: Published | None = None
     if isinstance(settings, dict) and "text" in settings:
-        faults, template = _published(folder, settings, body)
+        faults, theirs = _published(folder, settings, body)
     else:
         faults = _body_faults(body, settings) if isinstance(settings, dict) else []
     if faults := [*_header_faults(settings), *faults]:
         raise RecipeError(f"{where}: {'; '.join(faults)}. Fix the file.")
     needs, optional, verdict, scale = (settings.get(key) for key in ("needs", "optional", "verdict", "scale"))
-    decides = repr((needs, optional, verdict, scale, body if template is None else template.fields))
+    decides = repr((needs, optional, verdict, scale, body if theirs is None else (theirs.fields, theirs.style)))
     return Prompt(
         name,
         tuple(needs or ()),
         tuple(optional or ()),
         verdict,
         tuple(scale or ()),
-        template or _JINJA.from_string(body),
+        theirs or _JINJA.from_string(body),
         _digest(decides),
     )
 

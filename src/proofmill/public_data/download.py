@@ -244,8 +244,8 @@ def _report_changed(text: str, expected: str, actual: str) -> str:
 
 def _check_file(file: Path, path: str, commit: str, text: str, address: Address) -> dict[str, str]:
     """Return the lock's row of a file. Raises HubError if its digest is not the expected one."""
-    sha256, expected = file_sha256(file), read_expected_digests(text).get(path)
-    if not sha256.startswith(expected or ""):
+    sha256, expected = file_sha256(file), read_expected_digests(text).get(path, "")
+    if not sha256.startswith(expected):
         file.unlink()
         raise HubError(_report_changed(text, expected, sha256))
     size = str(file.stat().st_size)

@@ -1,6 +1,7 @@
 """The referee: a program that judges the `arithmetic` family through the protocol of remote judges.
 
-It classifies threads, compares statements, writes grading schemes, grades proofs, summarizes reasoning and rates replies.
+It classifies threads, compares statements and answers, writes grading schemes, grades proofs, summarizes reasoning and
+rates replies. If a rubric has no scheme, it grades by the one that it would write.
 It receives the same prompts and writes the same forms as a language model; prompts, parsers, journal and client are the
 real ones. It knows only this family, and returns UNKNOWN for other problems.
 
@@ -56,10 +57,14 @@ def verdict(prompt: str, biases: Biases = UNBIASED) -> str:
         return sum_up(problem, block.get("summary", ""), block["reasoning"])
     if "reply" in block:
         return prefer(problem, block["reply"])
-    if "proof" in block:  # a prompt without a scheme asks to neutralize the style, and the proof is neutral already
-        if "scheme" not in block:
-            return block["proof"]
-        text = biases.verdict(prompt, problem, block["proof"], lambda proof: grade(problem, block["scheme"], proof))
+    if "proof" in block:
+        reference, is_shown, _ = prompt.partition("<answer>\n")[2].partition("\n</answer>")
+        if is_shown and problem is not None:  # `proof` is a final answer, to be compared with the reference answer
+            return f"\\boxed{{{'Correct' if block['proof'].strip() == reference.strip() else 'Incorrect'}}}"
+        if "scheme" not in block and "<points>" not in prompt:
+            return block["proof"]  # the prompt asks to neutralize the style, and the proof is neutral already
+        scheme = block.get("scheme", write_scheme(problem))
+        text = biases.verdict(prompt, problem, block["proof"], lambda proof: grade(problem, scheme, proof))
         return _as_offered(text, [int(points) for points in OFFERED.findall(prompt)])
     if "comments" in block:
         return classify(problem, block.get("solution", ""), block["comments"])
