@@ -89,13 +89,13 @@ def _find(address: str, text: str, suffix: str, key: str) -> Any:
 
 def _constant(module: ast.Module, parts: Sequence[str]) -> Any:
     """Return a text of Python source: an assigned constant, or a part of one."""
-    names = {**_assigned(module.body)}
+    names = {**_list_assigned(module.body)}
     node: Any = module
     for part in parts:
         while isinstance(node, ast.Name):
             node = names[node.id]
         if isinstance(node, ast.Module | ast.ClassDef):
-            node = _assigned(node.body)[part]
+            node = _list_assigned(node.body)[part]
         elif isinstance(node, ast.Dict):
             node = {_key(key): value for key, value in zip(node.keys, node.values, strict=True)}[part]
         elif isinstance(node, ast.List | ast.Tuple):
@@ -109,7 +109,7 @@ def _key(node: ast.expr | None) -> Any:
     return node.value if isinstance(node, ast.Constant) else None
 
 
-def _assigned(body: Sequence[ast.stmt]) -> dict[str, Any]:
+def _list_assigned(body: Sequence[ast.stmt]) -> dict[str, Any]:
     """Return what a module or a class assigns, by name; a class by its own name."""
     found: dict[str, Any] = {}
     for statement in body:
@@ -140,7 +140,7 @@ def _text(node: Any, names: Mapping[str, Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedText:
     """A template at an address: `fields` maps its placeholders to ours or to numbers; None: its only one is the statement."""
 
     address: str
@@ -157,7 +157,7 @@ class Published:
 
 
 @lru_cache
-def _compile(prompt: Published, text: str) -> Callable[[Mapping[str, Any]], str]:
+def _compile(prompt: PublishedText, text: str) -> Callable[[Mapping[str, Any]], str]:
     """Return the function that fills a text. Raises RecipeError for placeholders that are not those of `fields`."""
     fields: dict[str, str | int] | None = None if prompt.fields is None else dict(prompt.fields)
     escape = partial(enclose, tags=frozenset(_CLOSING.findall(text)))
@@ -181,21 +181,21 @@ def _compile(prompt: Published, text: str) -> Callable[[Mapping[str, Any]], str]
         wanted = "one, for the statement" if fields is None else ", ".join(f"`{name}`" for name in fields)
         raise RecipeError(
             f"{prompt.address}: the text has {shown}; expected {wanted}. Map each to a field of ours, in `fields` of the "
-            "header of a Markdown file whose `text` is this address; braces that are none need `style: replace`."
+            "header of a Markdown file whose `text` is this address; other braces need `style: replace`."
         )
     ours = fields
     if prompt.style == "jinja":
         template = jinja.from_string(text)
-        return lambda values: template.render(_filled(ours, values))
+        return lambda values: template.render(_fill_fields(ours, values))
 
     def fill(values: Mapping[str, Any]) -> str:
-        filled = {name: escape(value) for name, value in _filled(ours, values).items()}
+        filled = {name: escape(value) for name, value in _fill_fields(ours, values).items()}
         return "".join(literal if name is None else filled[name] for literal, name in pieces)
 
     return fill
 
 
-def _filled(fields: Mapping[str, str | int], values: Mapping[str, Any]) -> dict[str, Any]:
+def _fill_fields(fields: Mapping[str, str | int], values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: values[ours] if isinstance(ours, str) else str(ours) for name, ours in fields.items()}
 
 

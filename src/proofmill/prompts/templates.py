@@ -38,7 +38,7 @@ from jinja2 import Environment, StrictUndefined, Template, TemplateError, Templa
 
 from proofmill.prompts import published
 from proofmill.prompts.escapes import enclose
-from proofmill.prompts.published import Published
+from proofmill.prompts.published import PublishedText
 from proofmill.public_data import registry
 from proofmill.public_data.locations import local_path
 from proofmill.public_data.registry import is_public
@@ -97,13 +97,13 @@ class Prompt:
     optional: tuple[str, ...]
     verdict: str | None
     scale: tuple[float, ...]
-    template: Template | Published
+    template: Template | PublishedText
     digest: str
 
     @property
     def address(self) -> str | None:
         """Return the address of its text, if others published it."""
-        return self.template.address if isinstance(self.template, Published) else None
+        return self.template.address if isinstance(self.template, PublishedText) else None
 
     def render(self, fields: Mapping[str, Any]) -> str:
         """Fill the prompt with its fields; an empty field becomes `(none)`. Raises RecipeError if one is missing."""
@@ -151,7 +151,7 @@ def prompt(name: str) -> Prompt:
     A text that others published is read when the prompt is filled.
     """
     if is_public(name):
-        found = Prompt(name, ("statement",), (), None, (), Published(name), "")
+        found = Prompt(name, ("statement",), (), None, (), PublishedText(name), "")
     elif is_path(name):
         found = _load(name, local_path(name))
     elif (file := _file(name)) is not None:
@@ -182,7 +182,7 @@ def fault(name: str) -> str | None:
             else f"is `{short(name)}`, which is no file in prompts/; expected {own} {among(name, names())}"
         )
     try:
-        if isinstance(text := prompt(name).template, Published):
+        if isinstance(text := prompt(name).template, PublishedText):
             text.check()
     except MissingData:
         return None  # `plan` names what is to be downloaded
@@ -256,9 +256,9 @@ def _parse(name: str, folder: Path, header: str | None, body: str) -> Prompt:
     if header is None:
         raise RecipeError(f"{where}: has no header; {_EXAMPLE}.")
     settings = read_yaml(header, f"{where}: its header", "fields such as `needs: [statement]`. Fix the header.")
-    theirs: Published | None = None
+    theirs: PublishedText | None = None
     if isinstance(settings, dict) and "text" in settings:
-        faults, theirs = _published(folder, settings, body)
+        faults, theirs = _parse_published(folder, settings, body)
     else:
         faults = _body_faults(body, settings) if isinstance(settings, dict) else []
     if faults := [*_header_faults(settings), *faults]:
@@ -276,7 +276,7 @@ def _parse(name: str, folder: Path, header: str | None, body: str) -> Prompt:
     )
 
 
-def _published(folder: Path, settings: dict[str, Any], body: str) -> tuple[list[str], Published | None]:
+def _parse_published(folder: Path, settings: dict[str, Any], body: str) -> tuple[list[str], PublishedText | None]:
     """Return the faults of a header with `text`, and the text; sets `needs` to the fields that are not optional."""
     address, fields, style = (settings.get(key) for key in ("text", "fields", "style"))
     if not isinstance(address, str) or (is_public(address) and registry.fault_of(published.file_of(address))):
@@ -298,7 +298,7 @@ def _published(folder: Path, settings: dict[str, Any], body: str) -> tuple[list[
     ]
     if not is_public(address):
         address = str(folder / address)
-    return faults, Published(address, tuple(fields.items()), style or "format")
+    return faults, PublishedText(address, tuple(fields.items()), style or "format")
 
 
 def _header_faults(settings: Any) -> list[str]:

@@ -193,7 +193,7 @@ def read_lock() -> list[dict[str, str]]:
 def read_expected_digests(text: str) -> dict[str, str]:
     """Return the known SHA-256 by path of the files of an address, from the register, else from the lock.
 
-    Of files whose full digest nobody published, the register may have its first 16 digits or more.
+    If the full digest of a file is unknown, the register may have its first 16 digits or more.
     """
     known = register().get(text)
     if known is not None and known.sha256:

@@ -196,7 +196,8 @@ def teach(prompt: str) -> str | None:
 
 def _find_stated(text: str) -> Congruence | None:
     """Return the first problem of the family in the lines of a text; None without one."""
-    return next(filter(None, map(congruences.read, text.split("\n"))), None)
+    lines = (line.removeprefix("User: ") for line in text.split("\n"))
+    return next(filter(None, map(congruences.read, lines)), None)
 
 
 # --------------------------------------------------------------------------------------------------------- the protocol
