@@ -1,7 +1,8 @@
-"""Lessons for the tiny model that replaces the hub's weights in rehearsals (workflow/rehearsal.yaml).
+"""Sources of rehearsals (workflow/rehearsal.yaml): lessons for the tiny model, and problems like GSM8K's.
 
-A lesson is a problem of the arithmetic family with the prompt of a recipe, so that rehearsals need no other prompts. Proofs
-are sloppy, some lack the requested form and some have no words, because the rewards of a training must vary.
+The tiny model replaces the hub's weights. A lesson is a problem of the arithmetic family with the prompt of a recipe,
+so that rehearsals need no other prompts. Proofs are sloppy, some lack the requested form and some have no words,
+because the rewards of a training must vary.
 """
 
 import random
@@ -52,4 +53,21 @@ def lessons(entry: Problems) -> Iterator[dict[str, Any]]:
         yield {"statement": fill(asked, fields), "solution": proof, "origin": "rehearsal"}
 
 
-SOURCES = {"rehearsal": Loader(lessons, "lessons for rehearsals", frozenset({"split", "rows", "seed"}))}
+def steps(entry: Problems) -> Iterator[dict[str, Any]]:
+    """Yield problems of that family with solutions like GSM8K's: a line for each step, then the final answer."""
+    rng = random.Random(f"rehearsal steps {entry.split} {entry.seed}")
+    for problem in congruences.problems(entry.split, entry.seed, sizes=entry.sizes or SIZES):
+        yield {
+            "statement": congruences.statement(problem, rng.randint(0, 1)),
+            "solution": "\n".join([*congruences.checkpoints(problem), f"#### {problem.residue}"]),
+            "answer": str(problem.residue),
+            "question_type": "proof" if problem.asks_for_proof else "answer",
+            "origin": "rehearsal",
+        }
+
+
+READS = frozenset({"split", "rows", "seed"})
+SOURCES = {
+    "rehearsal": Loader(lessons, "lessons for rehearsals", READS),
+    "rehearsal-steps": Loader(steps, "problems for rehearsals of GSM8K", READS | {"sizes"}, None, congruences.BOUNDS),
+}

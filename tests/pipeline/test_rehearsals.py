@@ -283,7 +283,7 @@ def test_rehearsed_students_learn_every_kept_row(rehearsed):
 def test_rehearsed_rewards_vary_in_every_training(rehearsed):
     """The rewards of each training differ within some group, and no reward is the same for all rollouts."""
     trained = assert_rewards_vary(rehearsed, rehearsed.first)
-    assert len(trained) == 28
+    assert len(trained) == 32
     values: dict[str, set] = {}
     for name in trained:
         rollouts = pl.read_parquet(rehearsed.table(name).folder / "rollouts.parquet")
