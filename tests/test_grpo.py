@@ -273,6 +273,38 @@ def test_grpo_trains_with(train, changed):
         assert "entropy" in names and measured(table, "ratio/mean")[0] == pytest.approx(1, abs=1e-3)
 
 
+def test_score_page_has_seconds_and_tokens_of_trainings(small):
+    """Each training has its seconds and tokens, what it saved, and the published numbers; a model that was not trained has none."""
+    reported = {
+        "source": "a paper",
+        "ours": "grpo/short",
+        "values": {"problems/bench": 30000},
+        "metric": "training-tokens",
+    }
+    scores = {
+        "models": ["base/tiny", "grpo/long", "grpo/short"], "problems": ["problems/bench"], "grader": "arithmetic",
+        "sampling": {"greedy": {"temperature": 0, "max-tokens": 4}}, "compare": [["grpo/short", "grpo/long"]],
+        "metrics": ["avg-at-k", "training-seconds", "training-tokens"],
+        "published": {"Theirs": {**reported, "slice": "saved against grpo/long"}},
+    }  # fmt: skip
+    trainings = {"grpo/long": GRPO, "grpo/short": {**GRPO, "max-tokens": 8}}
+    mill = Mill(small.results, **SMALL, **trainings, **{"scores/x": scores})
+    derived = sorted((name for name in mill.config.entries if "@" in name), reverse=True)  # responses before grades
+    table = mill.make(*trainings, *derived, "scores/x")
+    rows = {(r["model"], r["slice"], r["metric"]): r["value"] for r in table.rows() if r["problems"] is None}
+    long, short = (pl.read_parquet(small.table(name).folder / "rollouts.parquet")["tokens"].sum() for name in trainings)
+    tokens = {key[:2]: value for key, value in rows.items() if key[2] == "training-tokens"}
+    assert tokens == {
+        ("grpo/long", "training"): long,
+        ("grpo/short", "training"): short,
+        ("grpo/short", "saved against grpo/long"): long - short,
+    }
+    assert short < long and rows["grpo/long", "training", "training-seconds"] > 0
+    text = table.page.read_text()
+    assert f"| Theirs | problems/bench | 30,000 | grpo/short (training-tokens) | {long - short:,} |" in text
+    assert "| grpo/short | saved against grpo/long | 1 |" in text
+
+
 def test_advantage_is_the_reward_over_its_groups_mean(train, preference_model):
     """Without scaling the advantage of an attempt is its weighed reward minus the mean of its group's."""
     _, rollouts = train(

@@ -221,6 +221,40 @@ def test_best_of_k_is_chosen_by_another_grader():
     assert measured(METRICS["max-at-k"].apply, rows, 3)["value"] == 7
 
 
+def test_shortest_and_longest_of_k_count_by_their_tokens():
+    """Of grades 7, 0 and 4 with 30, 10 and 20 tokens the shortest has 0, the longest 7; of two drawn, 4/3 and 6."""
+    rows = attempts([7, 0, 4, None])
+    for row, tokens in zip(rows, [30, 10, 20, 5], strict=True):
+        row["response_tokens"] = tokens
+    for metric, k, value in (("shortest", 3, 0), ("longest", 3, 7), ("shortest", 2, 4 / 3), ("longest", 2, 6)):
+        assert measured(METRICS[f"{metric}-at-k"].apply, rows, k)["value"] == pytest.approx(value)
+
+
+def test_rate_of_a_form_leaves_out_texts_that_cannot_have_it():
+    """Of three responses one has the form, one has not, and the reasoning of one is separate: half of two."""
+    rows = attempts([7], [0], [0])
+    for row, forms in zip(rows, [("answer-format",), (), None], strict=True):
+        row["forms"] = forms
+    found = measured(METRICS["answer-format-rate"].apply, rows)
+    assert (found["value"], found["n"]) == (0.5, 2)
+
+
+def test_rates_of_forms_are_those_of_the_rewards(small, mill):
+    """The family's own proofs have reasoning in its tags and one box, but no tags around the answer."""
+    forms = {"think-format-rate": 1, "boxed-format-rate": 1, "answer-format-rate": 0}
+    made = mill(
+        {
+            **SMALL,
+            "responses/own": {"problems": "problems/bench", "model": "solutions"},
+            "grades/own": {"responses": "responses/own", "grader": "arithmetic"},
+            "scores/own": {"grades": ["grades/own"], "metrics": ["avg-at-k", *forms]},
+        }
+    )
+    made.results = small.results
+    rows = made.make("responses/own", "grades/own", "scores/own").rows()
+    assert {r["metric"]: r["value"] for r in rows if r["slice"] == "all" and r["metric"] in forms} == forms
+
+
 def test_runs_are_merged_as_the_definitions_say():
     """A run is one attempt at every problem: means 4 and 5, so mean 4.5, best 5, worst 4, deviation 0.707 (n - 1)."""
     rows = attempts([7, 3], [1, 7])

@@ -30,17 +30,19 @@ from proofmill.metrics import averages, budgets, claims, published, text_lengths
 from proofmill.metrics import page as pages
 from proofmill.metrics.attempt_table import AttemptTable, Row, Rows, count, is_scored, where
 from proofmill.metrics.comparisons import adjust, comparisons
-from proofmill.metrics.kernels import OfCorpus
+from proofmill.metrics.kernels import OfCorpus, OfTraining
 from proofmill.metrics.metrics import FOUND, kernel_of, label
 from proofmill.metrics.notices import of_attempts as notices_of
 from proofmill.metrics.score_rows import BLANK, LEVELS, Cell, compute_rows, count_confusions, interval_options
 from proofmill.metrics.uncertainty.intervals import of_mean
+from proofmill.rewards.format_checks import FORMS
 from proofmill.runtime.progress import log
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import GIVEN_RESPONSES, require
+from proofmill.schema.kinds import list_trained
 from proofmill.schema.names import kind_of, parse_seed, sampling_of, without_seed
-from proofmill.schema.registry_items import split
+from proofmill.schema.registry_items import name_of, split
 from proofmill.text import statements
 from proofmill.text.seen_texts import hash64
 
@@ -49,6 +51,7 @@ def main(entry: Scores, job: Job) -> None:
     metrics = [split(item) for item in entry.metrics]
     measured = [row for name, _ in metrics if kernel_of(name) is None for row in count_shared(entry.problems, job)]
     measured += _of_corpora([some for some in metrics if isinstance(kernel_of(*some), OfCorpus)], entry, job)
+    measured += _of_trainings(entry, job)
     groups = group_attempts(entry, job)
     for group, attempts in groups.items():
         _gate(job.name, _where(group), attempts, entry)
@@ -76,7 +79,7 @@ def score_groups(groups: Mapping[Cell, Rows], entry: Scores) -> tuple[list[dict]
         answers_found = [(name, None) for name in FOUND if attempts[0]["reads"] and not entry.gold_grades]
         extra = [metric for metric in answers_found if metric not in metrics]
         selected = [*metrics[:1], *extra, *metrics[1:]]
-        of_attempts = [some for some in selected if not isinstance(kernel_of(*some), OfCorpus | None)]
+        of_attempts = [some for some in selected if not isinstance(kernel_of(*some), OfCorpus | OfTraining | None)]
         measured += compute_rows(group, of_attempts, attempts, entry)
     measured += averages.average(measured, groups, entry)
     measured += budgets.points(groups, entry)
@@ -149,7 +152,7 @@ def _read_known(
         "max_tokens": None if sampled["model"] in GIVEN_RESPONSES or sampled["rollouts"] else sampled["max_tokens"],
         "reads": job.parent(grades).stamp.get("reads"),
     }
-    for row in _attempts(job, grades, responses):
+    for row in _attempts(job, grades, responses, [form for form in FORMS if f"{form}-rate" in entry.metrics]):
         human_grade, selected = human.get(row["response"]), selecting.get(row["response"], {})
         yield {
             **row,
@@ -170,11 +173,13 @@ OF_GRADE = (
 )  # fmt: skip
 
 
-def _attempts(job: Job, grades: str, responses: str) -> Iterator[dict]:
+def _attempts(job: Job, grades: str, responses: str, forms: Sequence[str] = ()) -> Iterator[dict]:
     """Yield the rows of a grades table, with the fields of their responses and problems that metrics read."""
-    of_response, of_problem = ("writer", "tokens", "reasoning_tokens", "cost"), ("level", "year", "date")
+    of_response = ("writer", "tokens", "reasoning_tokens", "cost", *(("text", "reasoning") if forms else ()))
+    of_problem = ("level", "year", "date")
     for response, problem, grade in joined(job.parent, responses, of_response, of_problem, grades, OF_GRADE):
         opinions = (grade or {}).get("opinions") or ()
+        text = response.get("text") if response.get("reasoning") is None else None
         yield {
             **(grade or {}),
             "problem": response["problem"],
@@ -187,6 +192,8 @@ def _attempts(job: Job, grades: str, responses: str) -> Iterator[dict]:
             "response_tokens": response["tokens"],
             "reasoning_tokens": response["reasoning_tokens"],
             "response_cost": response["cost"],
+            # A text whose reasoning is separate has no form to measure.
+            "forms": None if text is None else tuple(form for form in forms if FORMS[form](text)),
         }
 
 
@@ -290,6 +297,21 @@ def _of_corpora(metrics: Sequence[tuple[str, Any]], entry: Scores, job: Job) -> 
                     length_N = getattr(chosen, kernel.mean_of).astype(float)
                     numbers["low"], numbers["high"] = of_mean(length_N, None, *interval_options(entry))
                 yield {**BLANK, "problems": problems, "metric": metric, "slice": part, **numbers}
+
+
+def _of_trainings(entry: Scores, job: Job) -> Iterator[dict]:
+    """Yield the numbers of the trainings of `models`, and what they save against their baselines in `compare`."""
+    trained = [job.parent(model) for model in entry.models if kind_of(model) in list_trained()]
+    for name in map(name_of, entry.metrics):
+        if isinstance(kernel := kernel_of(name), OfTraining):
+            numbers = {table.name: kernel.value(table.stamp, table.folder) for table in trained}
+            known = {model: number for model, number in numbers.items() if number is not None}
+            shared = {**BLANK, "metric": name, "n": 1, "n_problems": 0, "unscored": 0.0}
+            for model, number in known.items():
+                yield {**shared, "model": model, "slice": "training", "value": number}
+            for model, baseline in (pair for pair in entry.compare if {*pair} <= known.keys()):
+                saved = {"value": known[baseline] - known[model], "slice": f"saved against {baseline}"}
+                yield {**shared, "model": model, "baseline": baseline, **saved}
 
 
 def count_shared(names: Sequence[str], job: Job) -> Iterator[dict]:

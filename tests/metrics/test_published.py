@@ -38,10 +38,23 @@ def test_published_number_is_next_to_ours_with_the_difference(metric, percent):
     title, rule, line = lines({"percent": {"problems/a": 40.0}, "ours": "sft/m"}, metric=metric)
     assert title.count("|") == rule.count("|") == line.count("|") == 9
     name, benchmark, theirs, ours, value, difference, differing, source = line.strip("| ").split(" | ")
-    assert (name, benchmark, theirs, source) == ("Theirs", "problems/a", "40", "a paper, table 2")
+    assert (name, benchmark, theirs, source) == ("Theirs", "problems/a", "40 %", "a paper, table 2")
     assert ours.startswith("sft/m (greedy, ") and value.startswith(f"{percent} [")
     assert difference.startswith(f"{float(percent) - 40:+.1f} [")
     assert differing == "not known"
+
+
+def test_other_numbers_are_compared_as_they_are():
+    """Neither tokens nor a slice's numbers are percentages; the slice and the metric name ours."""
+    row = {**dict.fromkeys(("baseline", "p_value", "sampling", "grader", "low", "high")), "problems": "problems/a"}
+    rows = [
+        {**row, "model": None, "metric": "tokens", "slice": part, "value": value}
+        for part, value in (("all", 9.0), ("2 steps", 72.5))
+    ]
+    of_slice = {"source": "s", "values": {"problems/a": 72.71}, "metric": "tokens", "slice": "2 steps"}
+    entry = Scores(problems=["problems/a"], published={"2 steps": of_slice})
+    line = list(published.table(entry, rows, {}))[-1]
+    assert line == "| 2 steps | problems/a | 72.71 | problems/a (tokens) | 72.5 | -0.21 | not known | s |"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +73,7 @@ def test_known_settings_are_compared(known, said):
 
 def test_number_without_a_counterpart_has_dashes():
     """A rival's number, or another metric than ours, is printed alone; without published numbers there is no table."""
-    assert lines({"percent": {"problems/a": 40.0}})[-1].endswith("| 40 | – | – | – | – | a paper, table 2 |")
+    assert lines({"percent": {"problems/a": 40.0}})[-1].endswith("| 40 % | – | – | – | – | a paper, table 2 |")
     assert " – | – " in lines({"percent": {"problems/a": 40.0}, "ours": "sft/m", "metric": "majority@64"})[-1]
     assert list(published.table(Scores(), [], {})) == []
 
@@ -75,6 +88,7 @@ def test_numbers_with_averages_are_in_their_table():
     ("reported", "found"),
     [
         ({"percent": {"problems/b": 1}}, "`published` has `problems/b` of Theirs; expected one of problems/a"),
+        ({"values": {"problems/b": 1}}, "`published` has `problems/b` of Theirs; expected one of problems/a"),
         ({"percent": {"problems/a": 1}, "ours": "sft/m"}, None),
     ],
 )

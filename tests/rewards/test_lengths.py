@@ -316,9 +316,9 @@ def test_length_correlation_by_hand():
     assert lengths.length_correlation([1, 2, 3], [1, 3, 2]) == pytest.approx(0.5)
 
 
-def test_out_of_limit_counts_three_tokens_short_of_it():
-    """Of 508, 509, 512 and 600 tokens with a maximum of 512, three reach it; of none, the share is unknown."""
-    assert lengths.near_limit([508, 509, 512, 600], 512) == 0.75
+def test_out_of_limit_counts_less_than_three_tokens_short_of_it():
+    """Of 509, 510, 512 and 600 tokens with a maximum of 512, three reach it; of none, the share is unknown."""
+    assert lengths.near_limit([509, 510, 512, 600], 512) == 0.75
     assert math.isnan(lengths.near_limit([], 512))
 
 

@@ -1,12 +1,13 @@
 """Kernels: the input that a metric is computed from (attempts, problems, runs, human grades, texts).
 
 A row is an attempt with the columns of `grades`, and also `seed`, `level`, `year`, `loader`, `writer`, its
-`response_tokens` and `reasoning_tokens`, the `max_tokens` it was allowed, its `response_cost`, how its grader `reads` final
-answers, the `selecting` grade with its tokens and cost, and the `human` grade.
+`response_tokens` and `reasoning_tokens`, the `max_tokens` it was allowed, its `response_cost`, the `forms` of its text, how its
+grader `reads` final answers, the `selecting` grade with its tokens and cost, and the `human` grade.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
@@ -64,6 +65,13 @@ class OfCorpus:
 
     value: Callable[[Lengths], float | None]
     mean_of: str = ""  # the field whose mean it is; a mean has an interval
+
+
+@dataclass(frozen=True)
+class OfTraining:
+    """A number of a training, from its stamp and the folder with its rollouts; None if it has none."""
+
+    value: Callable[[Mapping[str, Any], Path], float | None]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ Differences from QED-Nano's statistics:
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -23,8 +24,10 @@ from proofmill.metrics import estimates
 from proofmill.metrics.agreement import AGREEMENTS, DECISIONS, ORDERS
 from proofmill.metrics.attempt_table import Row, Rows, is_scored
 from proofmill.metrics.estimates import Variance
-from proofmill.metrics.kernels import ByOptions, OfAttempts, OfCorpus, OfHuman, OfPooled, OfProblem, OfRuns
+from proofmill.metrics.kernels import ByOptions, OfAttempts, OfCorpus, OfHuman, OfPooled, OfProblem, OfRuns, OfTraining
 from proofmill.metrics.text_lengths import STATISTICS, TEXTS, correlation
+from proofmill.rewards.format_checks import FORMS
+from proofmill.schema.kinds import ROLLOUTS
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.schema.registry_items import Named
 
@@ -39,28 +42,14 @@ def _is_solved(row: Row) -> float | None:
     return None if row["grade"] is None else float(row["grade"] == row["max_points"])
 
 
-def _well_formed(row: Row) -> float | None:
-    return None if row["well_formed"] is None else float(row["well_formed"])
+def _share(holds: Callable[[Row], bool]) -> OfAttempts:
+    """Return the kernel of the share of responses for which `holds` is true; missing responses do not count."""
+    return OfAttempts(lambda row: None if row["well_formed"] is None else float(holds(row)), 1.0)
 
 
-def _cut_off(row: Row) -> float | None:
-    return None if row["well_formed"] is None else float(row["stop_reason"] == StopReason.LENGTH)
-
-
-def _empty(row: Row) -> float | None:
-    return None if row["well_formed"] is None else float(row["reason"] == Reason.EMPTY)
-
-
-def _strict(row: Row) -> float | None:
-    return None if row["well_formed"] is None else float(row["answer_extraction"] in ("strict", "several"))
-
-
-def _several(row: Row) -> float | None:
-    return None if row["well_formed"] is None else float(row["answer_extraction"] == "several")
-
-
-def _flexible(row: Row) -> float | None:
-    return None if row["well_formed"] is None else float(row["answer_extraction"] is not None)
+def _share_with(form: str) -> OfAttempts:
+    """Return the kernel of the share of texts with a form; those whose reasoning is separate do not count."""
+    return OfAttempts(lambda row: None if row["forms"] is None else float(form in row["forms"]), 1.0)
 
 
 # ------------------------------------------------------------------------------------------------- of k of the attempts
@@ -92,18 +81,15 @@ def _majority_at_k(rows: Rows, k: int, success: float) -> float | None:
     return estimates.majority_at_k(answers, [float(f) for f in full], k)
 
 
-def _best_at_k(rows: Rows, k: int, success: float) -> float | None:
-    candidates = [row for row in _select_scored(rows, k) or () if row["selecting"] is not None]
-    if len(candidates) < k:
-        return None
-    return estimates.best_at_k([row["selecting"] for row in candidates], [row["grade"] for row in candidates], k)
+def _first_by(rank: Callable[[Row], float | None]) -> Callable[[Rows, int, float], float | None]:
+    """Return the metric of the attempt with the highest rank among k; attempts without a rank do not count."""
 
+    def value(rows: Rows, k: int, success: float) -> float | None:
+        ranked = [row for row in filter(is_scored, rows) if rank(row) is not None]
+        ranks: list[Any] = list(map(rank, ranked))
+        return estimates.best_at_k(ranks, [row["grade"] for row in ranked], k) if len(ranked) >= k else None
 
-def _max_at_k(rows: Rows, k: int, success: float) -> float | None:
-    if (graded := _select_scored(rows, k)) is None:
-        return None
-    grades = [row["grade"] for row in graded]
-    return estimates.best_at_k(grades, grades, k)
+    return value
 
 
 # -------------------------------------------------------------------------------------------------------------- of runs
@@ -175,6 +161,13 @@ def _text_tokens(of: str, stat: str) -> OfCorpus:
     return OfCorpus(lambda lengths: statistic(getattr(lengths, field)), field if stat == "mean" else "")
 
 
+def _rollout_tokens(_: Any, folder: Path) -> float | None:
+    import polars as pl
+
+    file = folder / ROLLOUTS
+    return float(pl.scan_parquet(file).select("tokens").sum().collect().item()) if file.exists() else None
+
+
 def _per_run(rows: Rows) -> float | None:
     sums = [sum(run) for run in _by_run(rows, lambda row: row["response_tokens"] or 0)]
     return fmean(sums) if any(sums) else None
@@ -243,32 +236,44 @@ METRICS: dict[str, Named] = {
         "count",
     ),
     "best-at-k": Named(
-        OfProblem(_best_at_k, "grade", "selecting"),
+        OfProblem(_first_by(lambda row: row["selecting"]), "grade", "selecting"),
         "grade of the attempt that `selected-by` ranks first among k",
         "count",
     ),
     "max-at-k": Named(
-        OfProblem(_max_at_k, "grade"),
+        OfProblem(_first_by(_grades), "grade"),
         "highest grade among k attempts, as a perfect `selected-by` would choose",
         "count",
     ),
-    "format-rate": Named(
-        OfAttempts(_well_formed, 1.0), "share of attempts with closed reasoning, one box, and not truncated"
+    "shortest-at-k": Named(
+        OfProblem(_first_by(lambda row: row["response_tokens"] and -row["response_tokens"]), "grade"),
+        "grade of the shortest of k",
+        "count",
     ),
-    "truncation-rate": Named(OfAttempts(_cut_off, 1.0), "share of attempts that were truncated"),
+    "longest-at-k": Named(
+        OfProblem(_first_by(lambda row: row["response_tokens"]), "grade"), "grade of the longest of k attempts", "count"
+    ),
+    "format-rate": Named(
+        _share(lambda row: row["well_formed"]), "share of attempts with closed reasoning, one box, and not truncated"
+    ),
+    **{f"{form}-rate": Named(_share_with(form), f"share of attempts that the reward `{form}` pays") for form in FORMS},
+    "truncation-rate": Named(
+        _share(lambda row: row["stop_reason"] == StopReason.LENGTH), "share of attempts that were truncated"
+    ),
     "empty-rate": Named(
-        OfAttempts(_empty, 1.0), "share of attempts with nothing to grade: truncated before the answer"
+        _share(lambda row: row["reason"] == Reason.EMPTY),
+        "share of attempts with nothing to grade: truncated before the answer",
     ),
     "strict-answer-rate": Named(
-        OfAttempts(_strict, 1.0),
+        _share(lambda row: row["answer_extraction"] in ("strict", "several")),
         "share of attempts with a final answer in the declared form: in a box, or after `####`",
     ),
     "flexible-answer-rate": Named(
-        OfAttempts(_flexible, 1.0),
+        _share(lambda row: row["answer_extraction"] is not None),
         "share of attempts with a final answer in any form: a declared one, or else the last value",
     ),
     "multiple-box-rate": Named(
-        OfAttempts(_several, 1.0),
+        _share(lambda row: row["answer_extraction"] == "several"),
         "share of attempts with several boxes; all of them count only if the problem asks for several values",
     ),
     "run-mean": Named(OfRuns(_of_runs("mean")), "mean of the runs' mean grades; a run is one attempt at every problem"),
@@ -322,6 +327,11 @@ METRICS: dict[str, Named] = {
         OfCorpus(lambda lengths: correlation(lengths.steps_N, lengths.solution_N)),
         "correlation of the logic steps and the tokens of the solution; of `problems`",
     ),
+    "training-seconds": Named(
+        OfTraining(lambda stamp, _: stamp.get("training_seconds")),
+        "seconds of the training of each of `models`, and those saved against its baseline in `compare`",
+    ),
+    "training-tokens": Named(OfTraining(_rollout_tokens), "tokens of all rollouts of the training, likewise"),
     "shared-problems": Named(None, "problems that two tables have in common, by normalized statement; of `problems`"),
 }
 

@@ -70,6 +70,7 @@ def page(
         lines += ["Claims (the rule is in metrics/claims.py):", "", *(f"- {sentence}" for sentence in claims), ""]
     overlaps = [row for row in rows if row["metric"] == "shared-problems"]
     lines += _corpora([row for row in rows if row["model"] is None and row not in overlaps])
+    lines += _corpora([row for row in rows if row["model"] and row["problems"] is None], "model")
     lines += [f"- {row['problems']}: {row['value']:g} {row['metric']}" for row in overlaps]
     return "\n".join(lines) + "\n"
 
@@ -82,15 +83,15 @@ def _notice_lines(sampling: str, notices: Mapping[Cell, Sequence[str]]) -> Itera
     yield from [""] * bool(texts)
 
 
-def _corpora(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each problems table and its parts, with a column for each metric."""
+def _corpora(rows: Sequence[Row], of: str = "problems") -> Iterator[str]:
+    """Yield a line for each problems table and its parts, or each training and its savings; a column for each metric."""
     columns = list(dict.fromkeys(row["metric"] for row in rows))
     if rows:
-        yield f"| problems | part | rows | {' | '.join(columns)} |"
+        yield f"| {of} | part | rows | {' | '.join(columns)} |"
         yield "|---" * (len(columns) + 3) + "|"
-    for problems, part in dict.fromkeys((row["problems"], row["slice"]) for row in rows):
-        cells = {row["metric"]: row for row in rows if (row["problems"], row["slice"]) == (problems, part)}
-        values = [_number(cells[column]["value"]) for column in columns]
+    for problems, part in dict.fromkeys((row[of], row["slice"]) for row in rows):
+        cells = {row["metric"]: row for row in rows if (row[of], row["slice"]) == (problems, part)}
+        values = [_number(cells[column]["value"]) if column in cells else "–" for column in columns]
         yield f"| {problems} | {part} | {next(iter(cells.values()))['n']:,} | {' | '.join(values)} |"
 
 

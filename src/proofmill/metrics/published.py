@@ -1,7 +1,7 @@
 """Compare scores with published ones, on the score page: the difference with its interval, and settings that differ.
 
 A published number has no interval here, because its attempts are unknown. So a difference has the interval of our
-number alone; the published one may be off by about as much.
+number alone, if it has one; the published one may be off by about as much.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ def faults(entry: Scores) -> Iterator[str]:
     """Yield the faults in the names of `published`."""
     known = [*entry.problems, *entry.averages, *(each for members in entry.averages.values() for each in members)]
     for model, reported in entry.published.items():
-        if unmeasured := [each for each in reported.percent if each not in known]:
+        if unmeasured := [each for each in (*reported.percent, *reported.values) if each not in known]:
             yield f"`published` has `{unmeasured[0]}` of {model}; expected one of {among(unmeasured[0], known)}"
 
 
@@ -31,33 +31,45 @@ def table(entry: Scores, rows: Sequence[Row], groups: Mapping[Cell, Rows]) -> It
     if not shown:
         return
     full = {cell.problems: attempts[0]["max_points"] for cell, attempts in groups.items() if len(attempts)}
-    yield "| published | benchmark | percent | ours | percent | difference | settings that differ | source |"
+    yield "| published | benchmark | number | ours | number | difference | settings that differ | source |"
     yield "|---" * 8 + "|"
     for model, reported in shown.items():
-        for benchmark, percent in reported.percent.items():
+        for benchmark, number in (reported.percent | reported.values).items():
+            points = full.get(benchmark, 1) if benchmark in reported.percent else None
             ours = _counterparts(rows, reported, benchmark)
-            compared = [_compare(row, percent, full.get(benchmark, 1), reported, entry) for row in ours]
+            compared = [_compare(row, number, points, reported, entry) for row in ours]
+            theirs = f"{number:,.7g}{' %' if points else ''}"
             for cells in compared or [["–"] * 4]:
-                yield f"| {model} | {benchmark} | {percent:g} | {' | '.join(cells)} | {reported.source} |"
+                yield f"| {model} | {benchmark} | {theirs} | {' | '.join(cells)} | {reported.source} |"
 
 
 def _counterparts(rows: Sequence[Row], reported: Published, benchmark: str) -> list[Row]:
-    """Return our row of each sampling setting: of the metric that is published, or else of the first one."""
+    """Return our row of each sampling setting: of the published metric, or of the first. Trainings are of no benchmark."""
     found: dict[str, Row] = {}
     for row in rows:
-        is_ours = (row["model"], row["problems"], row["slice"]) == (reported.ours, benchmark, "all")
-        if is_ours and row["baseline"] is None and reported.metric in (None, row["metric"]) and row["low"] is not None:
+        is_ours = (row["model"], row["slice"], row["p_value"]) == (reported.ours, reported.slice, None)
+        has_metric = row["metric"] == reported.metric if reported.metric else row["model"] and row["low"] is not None
+        if is_ours and has_metric and row["value"] is not None and row["problems"] in (benchmark, None):
             found.setdefault(row["sampling"], row)
     return list(found.values())
 
 
-def _compare(row: Row, percent: float, full: float, reported: Published, entry: Scores) -> list[str]:
-    """Return our model with its setting, its percent, the difference, and the settings that differ."""
-    scale = 100 / full if row["metric"].startswith(OF_POINTS) else 100
-    value, low, high = (scale * row[key] for key in ("value", "low", "high"))
-    difference = f"{value - percent:+.1f} [{low - percent:+.1f}, {high - percent:+.1f}]"
-    ours = f"{row['model']} ({row['sampling']}, {row['metric']})"
-    return [ours, f"{value:.1f} [{low:.1f}, {high:.1f}]", difference, _differing(row, reported, entry)]
+def _compare(row: Row, number: float, full: float | None, reported: Published, entry: Scores) -> list[str]:
+    """Return our model with its setting, its number, the difference, and the settings that differ.
+
+    `full` are all points of a percentage; None for another number.
+    """
+    scale = 1 if full is None else 100 / full if row["metric"].startswith(OF_POINTS) else 100
+    values = [scale * row[key] for key in ("value", "low", "high") if row[key] is not None]
+    digits = ",.6g" if full is None else ".1f"
+    ours = f"{row['model'] or row['problems']} ({', '.join(filter(None, (row['sampling'], row['metric'])))})"
+    differences = _with_interval([value - number for value in values], f"+{digits}")
+    return [ours, _with_interval(values, digits), differences, _differing(row, reported, entry)]
+
+
+def _with_interval(values: Sequence[float], style: str) -> str:
+    first, *ends = (f"{value:{style}}" for value in values)
+    return f"{first} [{', '.join(ends)}]" if ends else first
 
 
 def _differing(row: Row, reported: Published, entry: Scores) -> str:

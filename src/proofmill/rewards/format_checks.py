@@ -58,6 +58,9 @@ def reward_boxed_format(text: str) -> float:
     return float(len(find_boxes(after_one_thought(text))) == 1)
 
 
+FORMS = {"think-format": think_format, "boxed-format": reward_boxed_format, "answer-format": answer_format}
+
+
 def tag_count(text: str) -> float:
     r"""Return 0.25 for each of `<think>\n`, `\n</think>\n`, `\n<answer>\n` and `\n</answer>` that occurs once."""
     return sum(len(re.findall(f"(?={re.escape(tag)})", text)) == 1 for tag in _COUNTED) / 4

@@ -29,7 +29,7 @@ BASES: dict[str, Callable[[np.ndarray], Any]] = {"shortest": np.min, "median": n
 RIGHT_RANGE = (0.5, 1.0)  # open-r1's cosine for correct answers: of the longest and of the shortest
 WRONG_RANGE = (-1.0, -0.5)  # and for wrong ones: of the shortest and of the longest
 OPEN_R1_CLI_WRONG_RANGE = (0.0, -0.5)  # the range by its command line: a short wrong answer costs nothing
-MARGIN = 3  # tokens; an attempt this close to the maximum has reached it (GSM8K length study)
+MARGIN = 3  # tokens; an attempt closer to the maximum has reached it (GSM8K length study)
 
 
 # ----------------------------------------------------------------------------------------- relative to the other attempts
@@ -201,9 +201,9 @@ def length_correlation(input_N: ArrayLike, response_N: ArrayLike) -> float:
 
 
 def near_limit(tokens_N: ArrayLike, max_tokens: int, margin: int = MARGIN) -> float:
-    """Return the share of attempts with at least max_tokens - margin tokens (GSM8K length study); NaN without any."""
+    """Return the share of attempts with more than max_tokens - margin tokens (GSM8K length study); NaN without any."""
     tokens_N = np.asarray(tokens_N)
-    return float((tokens_N >= max_tokens - margin).mean()) if len(tokens_N) else float("nan")
+    return float((tokens_N > max_tokens - margin).mean()) if len(tokens_N) else float("nan")
 
 
 def model_efficiency(reference_N: ArrayLike, tokens_N: ArrayLike, right_N: ArrayLike) -> float:

@@ -185,7 +185,7 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "metric": (pl.String, "name of the metric"),
         "slice": (
             pl.String,
-            "slice: `all`, a level, family, year, writer or seed, or `budget` (point of a cost curve)",
+            "slice: `all`, a level, family, year, writer or seed, `budget` (point of a cost curve), or `training`",
         ),
         "value": (pl.Float64, "value of the metric; null if no row is scored or it is undefined"),
         "low": (pl.Float64, "lower end of the confidence interval"),

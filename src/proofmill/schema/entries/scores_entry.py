@@ -66,9 +66,11 @@ class Published:
     """Published results of a model."""
 
     source: str = doc("Source: paper, table and page.")
-    percent: dict[str, float] = doc("Percent of the points, by the names of benchmarks and of `averages`.")
+    percent: dict[str, float] = doc("Percent of the points, by the names of benchmarks and of `averages`.", {})
+    values: dict[str, float] = doc("Other numbers, such as tokens or seconds, likewise; `metric` names ours.", {})
     ours: str | None = doc("Model of `models` to compare with these numbers.", None)
     metric: str | None = doc("Metric of ours to compare, as the page names it (`avg@3`). Default: the first.", None)
+    slice: str = doc("Slice of ours to compare: `all`, `training`, or `2 steps` of a problems table.", "all")
     settings: PublishedSettings = doc(
         "Settings that are known, `{attempts: , temperature: , top-p: , top-k: , max-tokens: , prompt: , grader: }`. The page names those that differ from ours.",
         PublishedSettings(),
@@ -93,7 +95,7 @@ class Scores(Entry):
     `models` x `problems` x `sampling` expand into entries `responses/<model>@<problems>` and `grades/...`.
     """
 
-    revision: ClassVar[int] = 7
+    revision: ClassVar[int] = 8
     models: list[ModelRef] = doc("Models to evaluate.", [])
     problems: list[ProblemsRef] = doc("Benchmarks. Without `models`, the tables whose texts are measured.", [])
     schemes: list[Annotated[str, Ref("schemes")]] = doc("Grading schemes, one table per benchmark, in order.", [])
