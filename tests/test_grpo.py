@@ -266,7 +266,7 @@ def test_grpo_trains_with(train, changed):
     sums = rollouts.group_by("step", "group").agg(pl.col("advantage").sum())["advantage"]
     assert sums.abs().max() < 1e-3
     names = {row["metric"] for row in table.rows()}
-    assert {"loss", "grade", "near_limit", "reward", "frac_reward_zero_std"} <= names
+    assert {"loss", "grade", "near_limit", "reflective_words", "reward", "frac_reward_zero_std"} <= names
     if changed.get("mask-truncated"):  # here all are, and nothing is learned that could be measured
         assert not {"entropy", "ratio/mean", "clip_ratio/low_mean"} & names
     else:

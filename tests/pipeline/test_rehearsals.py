@@ -220,7 +220,7 @@ def test_rehearsed_trainings_left_what_a_training_leaves(rehearsed):
     """Every training has its steps, weights that are a model, and, if it was rewarded, its rollouts with every reward."""
     config = rehearsed.config
     trained = {n for recipe in SYSTEMS for n in config.recipes[recipe] if n.startswith(("sft/", "grpo/"))}
-    assert len(trained) == 26
+    assert len(trained) == 27
     for name in trained:
         assert_trained(rehearsed, name)
 
@@ -283,7 +283,7 @@ def test_rehearsed_students_learn_every_kept_row(rehearsed):
 def test_rehearsed_rewards_vary_in_every_training(rehearsed):
     """The rewards of each training differ within some group, and no reward is the same for all rollouts."""
     trained = assert_rewards_vary(rehearsed, rehearsed.first)
-    assert len(trained) == 33
+    assert len(trained) == 34
     values: dict[str, set] = {}
     for name in trained:
         rollouts = pl.read_parquet(rehearsed.table(name).folder / "rollouts.parquet")

@@ -11,7 +11,6 @@ import ast
 import json
 import math
 import random
-import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ from proofmill.selfplay_tasks.counters import Counters
 from proofmill.selfplay_tasks.proposals import Normal, Proposal
 from proofmill.selfplay_tasks.tasks import REASONS, Invalid, Task, TaskName
 from proofmill.selfplay_tasks.validity import valid
+from proofmill.text import reflection
 from proofmill.text.fences import answer, is_formed
 
 COUNTERS = b"proofmill counters"  # key in the metadata of a saved buffer
@@ -315,12 +315,6 @@ class SelfplayRound:
 
 # ------------------------------------------------------------------------------------------------------------- metrics
 
-# Words of a reply that reflects on itself (the published list).
-_REFLECTION = re.compile(
-    r"\b(?:wait|recheck|retry|rethink|re-?verify|re-?evaluate|check again|verify again|however|alternatively|on second thought)\b",
-    re.IGNORECASE,
-)
-
 
 def metrics(turns: Sequence[Turn], play: SelfplayRound) -> dict[str, float]:
     """Compute the metrics of a round, named `<task>/<role>/<metric>`; NaN for the mean of an empty set."""
@@ -338,7 +332,7 @@ def metrics(turns: Sequence[Turn], play: SelfplayRound) -> dict[str, float]:
 
 def _of_any(turns: Sequence[Turn]) -> dict[str, float]:
     rewards = [turn.reward for turn in turns if turn.reward is not None]
-    reflecting = [turn for turn in turns if _REFLECTION.search(turn.reply.text)]
+    reflecting = [turn for turn in turns if reflection.count(turn.reply.text, reflection.ABSOLUTE_ZERO)]
     return {
         "reward": _mean(rewards),
         "reward-std": statistics.stdev(rewards) if len(rewards) > 1 else math.nan,

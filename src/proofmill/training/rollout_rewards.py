@@ -32,6 +32,7 @@ from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.errors import ServiceError
 from proofmill.schema.names import preference_name
 from proofmill.schema.reasons import UNDECIDED, Reason
+from proofmill.text import reflection
 from proofmill.training import advantages
 from proofmill.training.preferences import PreferenceModel
 
@@ -267,5 +268,6 @@ def curves(rewarded: Rewarded, max_tokens: int, question_N: Sequence[int]) -> di
         "answer_vs_response_length_correlation": lengths.length_correlation(reference_N, tokens_N),
         "near_limit": lengths.near_limit(tokens_N, max_tokens),
         "model_efficiency": lengths.model_efficiency(reference_N, tokens_N, right_N),
+        "reflective_words": float(np.mean([reflection.count(rollout.submission.text) for rollout in rollouts])),
     }
     return {name: value for name, value in metrics.items() if not math.isnan(value)}
