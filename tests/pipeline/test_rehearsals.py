@@ -106,7 +106,7 @@ def test_tutorial_ends_with_all_that_it_shows(tmp_path):
         done = here.run("bash", "-c", f"{words} {here_only} {mine}", PATH=path)
         assert (done.returncode, "Traceback" in done.stdout) == (0, False), f"{command}\n{done.stdout}"
         ran += 1
-    assert ran == 17
+    assert ran == 19
     assert {"smol.html", "curves.svg"} <= {file.name for file in here.folder.iterdir()}
     assert here.made("smol") == []  # the change of the last step was taken back
 
