@@ -52,7 +52,8 @@ def test_prompts_are_relative_to_the_file_that_names_them(files, monkeypatch):
     folder = files(
         config="recipes: [more/b.yaml]\n",
         more__b="b: {e: {prompt: p.md, turn-prompt: ../q.md, grader-prompt: /r.md, system: s/t.md, about: u.md},"
-        " f: {sampling: {s: {prompt: solve, system: Be brief.}}, preferences: {api/x: {prompt: v.md}}}}\n",
+        " f: {sampling: {s: {prompt: solve, system: Be brief.}}, preferences: {api/x: {prompt: v.md}}},"
+        " g: {scaffold: {prompts: {summarize: w.md, solve: solve}, about: x.md}}}\n",
     )
     monkeypatch.chdir(folder)
     expected = {
@@ -67,6 +68,7 @@ def test_prompts_are_relative_to_the_file_that_names_them(files, monkeypatch):
             "sampling": {"s": {"prompt": "solve", "system": "Be brief."}},
             "preferences": {"api/x": {"prompt": "more/v.md"}},
         },
+        "g": {"scaffold": {"prompts": {"summarize": "more/w.md", "solve": "solve"}, "about": "x.md"}},
     }
     assert read("config.yaml")["b"] == expected == read(folder / "config.yaml")["b"]
     monkeypatch.chdir(folder / "more")

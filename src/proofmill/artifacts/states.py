@@ -68,7 +68,7 @@ class States:
     def _state(self, name: str) -> State:
         entry, table = self.config.entries[name], Table(name, self.results)
         if name in self.forced:
-            return State("make", ("forced",))
+            return State("make", ("forced",), missing=tuple(self._missing(table.kind, entry)))
         if remade := self.coming(name):
             return State("make", (_name_parents(remade),), missing=tuple(self._missing(table.kind, entry)))
         expected = self.expect(name)

@@ -69,22 +69,18 @@ def _place_prompts(file: Path, loaded: dict) -> None:
 
     They are part of the identity. Outside of the working directory they are absolute.
     """
-    pending, seen = [loaded], set()
+    pending, seen = [(loaded, False)], set()
     while pending:
-        value = pending.pop()
+        value, has_prompts = pending.pop()
         if not isinstance(value, dict | list) or id(value) in seen:  # an alias of YAML may contain itself
             continue
         seen.add(id(value))
         for key, inner in value.items() if isinstance(value, dict) else ():
-            of_scaffold = inner.items() if key == "prompts" and isinstance(inner, dict) else ()
-            if re.split("[-_]", str(key))[-1] in PROMPT_KEYS and isinstance(inner, str) and is_path(inner):
+            is_prompt = has_prompts or re.split("[-_]", str(key))[-1] in PROMPT_KEYS
+            if is_prompt and isinstance(inner, str) and is_path(inner):
                 value[key] = _place(file, inner)
-            inner_paths = {
-                part: _place(file, own) for part, own in of_scaffold if isinstance(own, str) and is_path(own)
-            }
-            if inner_paths:
-                value[key] = {**inner, **inner_paths}
-        pending += value.values() if isinstance(value, dict) else value
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        pending += [(inner, key == "prompts") for key, inner in pairs]  # of a scaffold: any key is a part's name
 
 
 def _read_one(path: Path) -> dict:

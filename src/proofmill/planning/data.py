@@ -1,8 +1,8 @@
 """Public data that a target needs: list them, and download those that are missing.
 
 A target needs the files that its artifacts name in `path`, those of prompts that others published, and the hub models
-that its `base` entries name. `proofmill
-fetch` downloads the missing ones; `proofmill fetch --list` only lists them, without network access.
+that its `base` entries name. `proofmill fetch` downloads the missing ones; `proofmill fetch --list` only lists them,
+without network access.
 """
 
 from collections.abc import Callable, Iterable, Iterator

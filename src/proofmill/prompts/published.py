@@ -45,7 +45,7 @@ def digest(address: str) -> str:
     if not is_public(file):
         return read(address)
     known = next(iter(read_expected_digests(file).values()), None)
-    return f"{(file_sha256(copy) if (copy := copy_of(file)) else known or file)[:16]}#{key}"
+    return f"{(file_sha256(copy) if (copy := copy_of(file)) and copy.is_file() else known or file)[:16]}#{key}"
 
 
 def read(address: str) -> str:
@@ -55,9 +55,10 @@ def read(address: str) -> str:
     """
     file, _, key = address.partition("#")
     path = local_path(file)
+    text = read_text(path, "the file of a prompt. Check its address.")
     if is_public(file):
         check_unchanged(file, {str(path): file_sha256(path)})
-    return _at(address, read_text(path, "the file of a prompt. Check its address."), path.suffix, key)
+    return _at(address, text, path.suffix, key)
 
 
 @lru_cache

@@ -29,7 +29,7 @@ Differences from formatting a string:
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,7 +90,7 @@ VERDICT_FORMS = {
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt: its name, fields, form of verdicts, template, and a digest of its text and these settings."""
+    """A prompt: its name, fields, form of verdicts, template, and what else decides (its text, if it has one)."""
 
     name: str
     needs: tuple[str, ...]
@@ -98,7 +98,12 @@ class Prompt:
     verdict: str | None
     scale: tuple[float, ...]
     template: Template | PublishedText
-    digest: str
+    decides: str
+
+    @property
+    def digest(self) -> str:
+        """Return a digest of its text and its settings."""
+        return _digest(self.decides, *([] if self.address is None else [published.digest(self.address)]))
 
     @property
     def address(self) -> str | None:
@@ -151,18 +156,12 @@ def prompt(name: str) -> Prompt:
     A text that others published is read when the prompt is filled.
     """
     if is_public(name):
-        found = Prompt(name, ("statement",), (), None, (), PublishedText(name), "")
-    elif is_path(name):
-        found = _load(name, local_path(name))
-    elif (file := _file(name)) is not None:
-        found = _load(name, file)
-    else:
+        return Prompt(name, ("statement",), (), None, (), PublishedText(name), "")
+    if (file := local_path(name) if is_path(name) else _file(name)) is None:
         raise RecipeError(
             f"prompt `{short(name)}`: is no file in prompts/; expected one of {among(name, names())}. Fix the name."
         )
-    if found.address is None:
-        return found
-    return replace(found, digest=_digest(found.digest, published.digest(found.address)))
+    return _parse(name, file.parent, *_text_of(file))
 
 
 def _file(name: str) -> Path | None:
@@ -245,10 +244,6 @@ def _text_of(path: Path) -> tuple[str | None, str]:
 _EXAMPLE = "expected one between two lines of `---`, with `needs: [statement]`"
 
 
-def _load(name: str, file: Path) -> Prompt:
-    return _parse(name, file.parent, *_text_of(file))
-
-
 @lru_cache
 def _parse(name: str, folder: Path, header: str | None, body: str) -> Prompt:
     """Parse a prompt from its header and its text. Raises RecipeError with all faults of both."""
@@ -272,13 +267,15 @@ def _parse(name: str, folder: Path, header: str | None, body: str) -> Prompt:
         verdict,
         tuple(scale or ()),
         theirs or _JINJA.from_string(body),
-        _digest(decides),
+        decides,
     )
 
 
 def _parse_published(folder: Path, settings: dict[str, Any], body: str) -> tuple[list[str], PublishedText | None]:
     """Return the faults of a header with `text`, and the text; sets `needs` to the fields that are not optional."""
     address, fields, style = (settings.get(key) for key in ("text", "fields", "style"))
+    has_own = "needs" in settings or body.strip()
+    settings["needs"] = []
     if not isinstance(address, str) or (is_public(address) and registry.fault_of(published.file_of(address))):
         return [
             f"`text` is {shorten(address)}; expected an address such as github:<owner>/<name>@<commit>/<file>#<key>"
@@ -288,7 +285,7 @@ def _parse_published(folder: Path, settings: dict[str, Any], body: str) -> tuple
             f"`fields` is {shorten(fields)}; expected placeholders and fields, such as `{{problem: statement}}`"
         ], None
     faults = []
-    if "needs" in settings or body.strip():
+    if has_own:
         faults.append("it has `text`, and `needs` or a text of its own; expected only one of them")
     if style not in (None, *published.STYLES):
         faults.append(f"`style` is {shorten(style)}; expected {', '.join(published.STYLES)}")

@@ -229,11 +229,14 @@ REWARDS: dict[str, Reward] = {
         "1 for closed reasoning, one box and an end, else 0",
     ),
     "think-format": Reward(
-        _of_text(format_checks.think_format), "1 for one block of reasoning at the beginning and an answer after it"
+        _of_text(format_checks.FORMS["think-format"]),
+        "1 for one block of reasoning at the beginning and an answer after it",
     ),
-    "boxed-format": Reward(_of_text(format_checks.reward_boxed_format), "the same with exactly one box in the answer"),
+    "boxed-format": Reward(
+        _of_text(format_checks.FORMS["boxed-format"]), "the same with exactly one box in the answer"
+    ),
     "answer-format": Reward(
-        _of_text(format_checks.answer_format), "1 for R1's think and answer tags, once each and nothing around"
+        _of_text(format_checks.FORMS["answer-format"]), "1 for R1's think and answer tags, once each and nothing around"
     ),
     "tag-count": Reward(_of_text(format_checks.tag_count), "a quarter for each of R1's four tags that occurs once"),
     "reasoning-steps": Reward(_of_text(format_checks.reasoning_steps), "a third for each sign of a step, at most 1"),
