@@ -36,6 +36,9 @@ COMMANDS = {
         "test how many points attacks (no answer, guesses, verdict tags, ...) earn from a grader",
         "attack grpo/nano --rows 16",
     ),
+    "verify": Command(
+        "compare a final answer with a reference answer, and show how both were read", "verify '1/2' '0.5'"
+    ),
     "manual": Command("print the reference of a kind: fields, columns, values, your plugins", "manual grpo"),
     "show": Command(
         "print score pages, an artifact's metadata, or its rows",

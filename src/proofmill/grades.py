@@ -130,9 +130,7 @@ def _finish(entry: Grades, job: Job, submissions: Submissions, verdicts: Iterato
                 "max_points": verdict.max_points,
                 "reason": verdict.reason,
                 "well_formed": submission.well_formed if answered else None,
-                "answer": extraction.extract(extraction.in_form(submission.final, reading or "strict"))
-                if answered
-                else None,
+                "answer": extraction.extract(submission.answer_form(reading or "strict")) if answered else None,
                 "answer_extraction": how,
                 "verdict": verdict.text,
                 "opinions": [asdict(opinion) for opinion in verdict.opinions],

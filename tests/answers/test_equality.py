@@ -3,6 +3,7 @@
 import csv
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +86,19 @@ def test_right_answer_that_leaves_something_open_says_what(gold, answer, detail)
     """The verdict notes what the comparison ignored."""
     check = judge(gold, f"\\boxed{{{answer}}}")
     assert (check.status, check.detail) == ("correct", detail)
+
+
+def test_pairs_of_all_forms_have_their_verdicts():
+    """Each pair of tests/answers/pairs.csv has its verdict, with boxes around an answer without one."""
+    with (Path(__file__).parent / "pairs.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    texts = [row["answer"] if "\\boxed" in row["answer"] else f"\\boxed{{{row['answer']}}}" for row in rows]
+    with Verifier(2, seconds=20) as verifier:
+        checks = list(verifier.check(zip((row["gold"] for row in rows), texts, strict=True)))
+    verdicts = [{"correct": "right", "wrong": "wrong"}.get(check.status, "unscored") for check in checks]
+    assert [row for row, verdict in zip(rows, verdicts, strict=True) if verdict != row["verdict"]] == []
+    assert Counter(verdicts).keys() == {"right", "wrong", "unscored"}
+    assert all(check.detail for check, verdict in zip(checks, verdicts, strict=True) if verdict == "unscored")
 
 
 @pytest.fixture(scope="module")

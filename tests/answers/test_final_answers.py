@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proofmill.answers import final_answers, formulas
+from proofmill.answers import final_answers
 from proofmill.answers.extraction import extract, find_boxes, normal
 from proofmill.answers.final_answers import (
     CANARIES,
@@ -26,12 +26,13 @@ from proofmill.answers.final_answers import (
     judge,
     read_pair,
 )
+from proofmill.answers.reading import formulas
 from proofmill.answers.verifier import CHUNK, WINDOW, Verifier, _parse_in_two_stages, _Worker
 from proofmill.schema.errors import VerifierError
 
 # SymPy would compute for hours; both are answers that a counting problem may have.
 HANGS = [r"\sum_{k=1}^{10^9}\sin(k)", r"2^{2^{2^{50}}}"]
-EATS = r"\gcd(2^{2^{36}},3)"  # 8 GB
+EATS = r"\sqrt[3]{2^{2^{36}}}"  # more than a worker may have
 
 
 def hanging(answer: str = HANGS[0]) -> tuple[str, str]:

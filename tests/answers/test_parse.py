@@ -5,24 +5,28 @@ from fractions import Fraction
 import pytest
 
 from proofmill.answers.extraction import normal
-from proofmill.answers.forms import (
+from proofmill.answers.reading.forms import (
     Clock,
     CongruenceAnswer,
+    Family,
     Formula,
     InBase,
     Interval,
     Labeled,
+    NamedSet,
     Number,
+    Operation,
     Qualified,
     Quantity,
+    Ratio,
     Relation,
     Several,
-    Union,
     Words,
 )
-from proofmill.answers.parse import read, readings
+from proofmill.answers.reading.parse import read, readings
 
 ONE, TWO, THREE = (Number(Fraction(n)) for n in (1, 2, 3))
+MINUS = Number(Fraction(-1))
 X = Formula("x")
 
 
@@ -56,7 +60,19 @@ def test_numbers_are_read_exactly(text, value):
         (r"\pm 2", Several("list", (TWO, Number(Fraction(-2))))),
         ("[1,2)", Interval(ONE, TWO, (True, False))),
         ("]1,2[", Several("tuple", (ONE, TWO))),
-        (r"[1,2]\cup[2,3]", Union((Interval(ONE, TWO, (True, True)), Interval(TWO, THREE, (True, True))))),
+        (
+            r"[1,2]\cup[2,3]",
+            Operation("union", (Interval(ONE, TWO, (True, True)), Interval(TWO, THREE, (True, True)))),
+        ),
+        (r"\mathbb{R}\setminus\{1\}", Operation("difference", (NamedSet("R"), Several("set", (ONE,))))),
+        (r"\text{positive integers}", NamedSet("Z", ">0")),
+        (r"\{\pm 1,2\}", Several("set", (ONE, Number(Fraction(-1)), TWO))),
+        (r"1,2,\ldots,5", Several("list", tuple(Number(Fraction(n)) for n in range(1, 6)))),
+        (r"(\pm 1,\mp 1)", Several("list", tuple(Several("tuple", pair) for pair in ((ONE, MINUS), (MINUS, ONE))))),
+        (r"2k, k\in\mathbb{Z}", Family(Formula("2k"), ("k",), "Z")),
+        (r"\text{the answer is } 3", THREE),
+        (r"\text{5th of March}", Words("date 3 5")),
+        ("1e3", Number(Fraction(1000))),
         ("x=2", Relation((X, TWO), ("=",), "x")),
         (r"1\le x<2", Relation((ONE, X, TWO), ("<=", "<"))),
         (r"\{x:x>1\}", Relation((X, ONE), (">",), "x")),
@@ -72,8 +88,10 @@ def test_numbers_are_read_exactly(text, value):
         ("101_2", InBase("101", 2)),
         (r"43\text{ (base 5)}", InBase("43", 5)),
         ("49_5", Formula("49_5")),
-        ("12:30", Clock((Fraction(12), Fraction(30)))),
-        (r"3\text{ p.m.}", Clock((Fraction(3),), "pm")),
+        ("12:30", Clock((12, 30))),
+        ("12:05", Clock((12, 5), "", True)),
+        ("3:4", Ratio((THREE, Number(Fraction(4))))),
+        (r"3\text{ p.m.}", Clock((3,), "pm", True)),
         ("(B)", Formula("B")),
         (r"\textbf{(B) }3", Labeled("B", THREE)),
         (r"\text{Monday}", Words("monday")),

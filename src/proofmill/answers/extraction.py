@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from proofmill.answers.reading.spelling import COMMANDS, SIZES, spell
+
 
 class _Box(NamedTuple):
     start: int  # of the command
@@ -194,10 +196,10 @@ def classify_extraction(text: str) -> str | None:
     return "flexible" if find_stated_answer(text) or last_value(text) else None
 
 
-def in_form(text: str, reading: str) -> str:
+def in_form(text: str, reading: str, truncated: bool = False) -> str:
     """Return the text unchanged, or its answer in a box if `reading` is `flexible` and no box or `####` has one.
 
-    The box contains the stated answer, else the last value. With `choice` it contains the letter, and there is no other
+    The box contains the stated answer, else the last value unless the text is truncated. With `choice` it contains the letter, and there is no other
     text.
     """
     if reading == "choice":
@@ -205,7 +207,7 @@ def in_form(text: str, reading: str) -> str:
         return f"\\boxed{{{letter}}}" if letter else ""
     if reading == "strict" or extract(text) is not None:
         return text
-    value = find_stated_answer(text) or last_value(text)
+    value = find_stated_answer(text) or (None if truncated else last_value(text))
     return text if value is None else f"\\boxed{{{value}}}"
 
 
@@ -229,7 +231,6 @@ _SPELLING = re.compile(r"\\[A-Za-z]+|\\.|\s+|.", re.DOTALL)
 _SPACES = frozenset(  # dollars separate signs as spaces do
     ("\\,", "\\;", "\\:", "\\>", "\\ ", "\\\n", "\\quad", "\\qquad", "~", "$", "\\(", "\\)", "\\[", "\\]")
 )
-_SAME = {"\\dfrac": "\\frac", "\\tfrac": "\\frac", "\\cfrac": "\\frac", "\\!": ""}
 _NARROW_COMMA = re.compile(r",\\!\s*(?=[0-9]{3}(?![0-9]))")  # of thousands
 _BROKEN_ROW_END = re.compile(r"\\[-.0-9]")
 _CLOSE_LIST = re.compile(r"(?<=[0-9]), (?![0-9]{3}(?![0-9]))")
@@ -238,19 +239,20 @@ _CLOSE_LIST = re.compile(r"(?<=[0-9]), (?![0-9]{3}(?![0-9]))")
 def normal(answer: str) -> str:
     r"""Return the normal form of an answer. Equal normal forms mean equal answers, but `1/2` and `0.5` have two.
 
-    Dollars, \left and \right, the size of fractions, spaces and a dot at the end are dropped. One space stays if two
+    The spelling is that of LaTeX (spelling.py). Dollars, sizes of brackets and of fractions, spaces and a dot at the end
+    are dropped. One space stays if two
     answers could differ by it: between letters or digits, before a unit, and in `1, 234`.
     A row of a matrix may end in one backslash, if a data set lost the other: `\5` means nothing in LaTeX.
     """
     matrix = "matrix}" in answer
-    answer = _NARROW_COMMA.sub(",", answer)
+    answer = _NARROW_COMMA.sub(",", spell(answer))
     written: list[str] = []
     space = sized = False  # whether a space, or \left or \right, precedes the next sign
     for sign in _SPELLING.findall(answer):
-        sign = _SAME.get(sign, sign)
+        sign = COMMANDS.get(sign, sign)
         if sign in _SPACES or sign.isspace():
             space = True
-        elif sign in ("\\left", "\\right"):
+        elif SIZES.fullmatch(sign):
             sized = True
         elif sized and sign == ".":  # `\right.` is an invisible bracket
             sized = False
@@ -268,6 +270,6 @@ def normal(answer: str) -> str:
 def _apart(written: list[str], sign: str) -> bool:
     """Return whether a space before a sign may carry meaning."""
     last = written[-1]
-    if last[0] == "\\" or last in ")]":
+    if (last[0] == "\\" and last[-1].isalpha()) or last in ")]":
         return sign.isalpha()
     return sign.isalnum() and (last.isalnum() or (last == "," and written[-2:-1] != [] and written[-2].isdigit()))

@@ -28,11 +28,13 @@ from functools import lru_cache
 from itertools import product
 from typing import Literal, NamedTuple
 
-from proofmill.answers import formulas
-from proofmill.answers.equality import Unreadable, doubt, equal, unread
+from proofmill.answers.comparison import identities
+from proofmill.answers.comparison.equality import doubt, equal, unread
+from proofmill.answers.comparison.values import Unclear, Unreadable
 from proofmill.answers.extraction import extract, normal, of_gold
-from proofmill.answers.forms import Several
-from proofmill.answers.parse import readings
+from proofmill.answers.reading import formulas
+from proofmill.answers.reading.forms import Several, formulas_in
+from proofmill.answers.reading.parse import readings
 from proofmill.schema.errors import VerifierError
 
 Answers = tuple[str | None, str | None]  # a text's final answer by all of its boxes, and by the last ones
@@ -152,11 +154,18 @@ def _compare(gold: str, answer: str) -> Decision:
     if gold == answer:
         return Decision("correct")
     try:
-        for one, other in product(readings(gold), readings(answer)):
+        pairs = list(product(readings(gold), readings(answer)))
+        for one, other in pairs:
             if equal(one, other):
                 return Decision("correct", doubt(one, other))
+        if any(next(formulas_in(form), None) for pair in pairs for form in pair):
+            with identities.assuming():
+                if any(equal(one, other) for one, other in pairs):
+                    return Decision("correct", "doubtful: equal if letters are positive, or whole numbers")
         part = unread(answer)
         return Decision("unparsable", f"cannot be read: {part}") if part else Decision("wrong")
+    except Unclear as error:
+        return Decision("unparsable", f"not clear: {error}")
     except Unreadable as error:
         return Decision("unparsable", f"cannot be read: {error}")
     except formulas.failures() as error:

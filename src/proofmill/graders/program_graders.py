@@ -79,7 +79,7 @@ def _comparing(reading: str) -> Iterator[Check]:
     with Verifier() as verifier:
 
         def compare(submissions: Sequence[Submission]) -> Iterator[Verdict]:
-            checks = verifier.check([(s.answer, extraction.in_form(s.final, reading)) for s in submissions if s.answer])
+            checks = verifier.check([(s.answer, s.answer_form(reading)) for s in submissions if s.answer])
             for submission in submissions:
                 yield _of_check(next(checks), submission) if submission.answer else Verdict(None, 1, Reason.NO_GOLD)
 

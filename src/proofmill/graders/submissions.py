@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from proofmill.answers import extraction
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.text.reasoning import OPEN, final_part, is_closed
 
@@ -31,6 +32,10 @@ class Submission:
     def final(self) -> str:
         """The part that is graded: all text after the reasoning."""
         return final_part(self.text, self.reasoning)
+
+    def answer_form(self, reading: str) -> str:
+        """Return the final part with its answer in a box, as `reading` extracts it (answers/extraction.py)."""
+        return extraction.in_form(self.final, reading, truncated=self.stop_reason == StopReason.LENGTH)
 
     @property
     def unanswered(self) -> bool:

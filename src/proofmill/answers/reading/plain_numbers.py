@@ -1,9 +1,9 @@
-r"""Parse plain numbers exactly: `-1{,}234.5`, `3\frac12`, `1 1/2`, `0.1\overline{6}`, `25\%`."""
+r"""Parse plain numbers exactly: `-1{,}234.5`, `3\frac12`, `1 1/2`, `0.1\overline{6}`, `25\%`, `1.5e-4`."""
 
 import re
 from fractions import Fraction
 
-from proofmill.answers.forms import Number
+from proofmill.answers.reading.forms import Number
 
 _GROUPS = r"[0-9]{1,3}(?:(?:,|\{,\}|,\\!\s?|\\[,;! ]|~| )[0-9]{3})+(?![0-9])"
 _DIGITS = rf"(?:{_GROUPS}|[0-9]+)"
@@ -16,6 +16,9 @@ _REPEATING = re.compile(
     r"([0-9]*)\.([0-9]*)(?:\\overline\{([0-9]+)\}|\\bar\{?([0-9]+)\}?|\\dot\{?([0-9])\}?|\(([0-9]+)\))"
 )
 _DOTS = re.compile(r"([0-9]*)\.([0-9]*?)(?:([0-9]+)\3{2,}|([0-9])\4\4)(?:\\[lc]?dots|\.\.\.|…)")
+_SCIENTIFIC = re.compile(
+    r"([0-9]+)(?:\.([0-9]+))?(?:[eE]([-+]?[0-9]{1,3})|\s?(?:\\times|\\cdot)\s?10\^(?:([0-9])|\{([-+]?[0-9]{1,3})\}))"
+)
 _SIGN = re.compile(r"^([-+−])\s*")
 
 
@@ -28,7 +31,7 @@ def read(text: str) -> Number | None:
     text = re.sub(r"\s*\\?%$", "", text)
     if len(text) > 300 or not text or text[0] in "+-":
         return None
-    number = _plain(text) or _fraction(text) or _parse_mixed(text) or _repeating(text)
+    number = _plain(text) or _fraction(text) or _parse_mixed(text) or _repeating(text) or _scientific(text)
     if number is None:
         return None
     return Number(-number.value if minus else number.value, number.places, percent)
@@ -76,3 +79,12 @@ def _repeating(text: str) -> Number | None:
     scale = 10 ** len(before)
     value = Fraction(int(whole + before or 0), scale)
     return Number(value + Fraction(int(period), (10 ** len(period) - 1) * scale))
+
+
+def _scientific(text: str) -> Number | None:
+    """Parse `1.5e-4` and `3\\times 10^{8}`."""
+    if not (match := _SCIENTIFIC.fullmatch(text)):
+        return None
+    decimals, exponent = match[2] or "", int(next(part for part in match.group(3, 4, 5) if part))
+    value = Fraction(int(match[1] + decimals), 10 ** len(decimals)) * Fraction(10) ** exponent
+    return Number(value, max(len(decimals) - exponent, 0) if decimals else None)

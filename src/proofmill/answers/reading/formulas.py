@@ -1,4 +1,4 @@
-r"""Formulas: parse LaTeX into an expression of SymPy, and compare the values of two expressions.
+r"""Formulas: parse LaTeX into an expression of SymPy.
 
 The parser is that of math-verify, latex2sympy2_extended. Notation that it misreads is rewritten first. It parses a text
 completely or not at all.
@@ -8,58 +8,43 @@ Differences from `math_verify.parse`:
 2. Capital and small letters are different letters, `I` is a letter, `f'` is not `f`, degrees are angles (there, they
    are dropped), and the last letter of `2m` is a factor, not a unit.
 3. Decimals are exact fractions, and `i` is the imaginary unit unless it is an index.
-
-Differences from `math_verify.verify`:
-1. Two expressions are equal if they agree in 45 digits at several points, instead of in six decimals (Schwartz 1980,
-   Zippel 1979: a false identity fails nearly everywhere). Fractions are compared exactly.
-2. If no point has a value, as for sets, math-verify decides.
+4. Functions of letters, `f(2x)`, are not products; a greatest common divisor is not that of polynomials; `\{x\}` next to
+   something is a fractional part; roots of odd degree are real; the terms `a_k` of a sum depend on k.
 """
 
-import logging
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from proofmill.answers import words
-from proofmill.answers.brackets import pieces
+from proofmill.answers.reading import words
+from proofmill.answers.reading.brackets import enclosing_pair, pieces, split
 
-DIGITS = 60  # precision of the values that are compared
-AGREE = 45  # number of these digits that must agree
-WRITTEN_OUT = 10_000  # longest number, in digits, that is also compared exactly
-# Values of the symbols in order, for each comparison of two expressions: small fractions, on both sides of 0.
-POINTS = (("13/11", "5/7", "17/13"), ("29/9", "31/17", "3/23"), ("-7/5", "-11/19", "8/3"), ("5/17", "-13/6", "-19/7"))
-FAR = (("1009/7", "2003/11", "-3001/13"), ("-5003/6", "709/9", "907/10"))  # for step functions
-
-_PARTS = {
-    "\\frac": 2,
-    "\\dfrac": 2,
-    "\\tfrac": 2,
-    "\\cfrac": 2,
-    "\\binom": 2,
-    "\\dbinom": 2,
-    "\\tbinom": 2,
-    "\\sqrt": 1,
-}
-_SPELLING = {
-    **{"\\dfrac": "\\frac", "\\tfrac": "\\frac", "\\cfrac": "\\frac", "\\dbinom": "\\binom", "\\tbinom": "\\binom"},
-    **{"\\lg": "\\log_{10}", "π": "\\pi ", "√": "\\sqrt", "−": "-", "×": "\\times ", "÷": "\\div ", "∞": "\\infty "},
-    **{"·": "\\cdot ", "²": "^{2}", "³": "^{3}", "½": "\\frac{1}{2}", "\\lvert": "|", "\\rvert": "|", "\\!": ""},
-}
+_PARTS = {"\\frac": 2, "\\binom": 2, "\\sqrt": 1}
+_BASES = {"\\lg": "\\log_{10}"}
 _GROUPED = re.compile(r"(?<=[0-9])(?:\{,\}|,\\!\s?|\\,|,)(?=[0-9]{3}(?![0-9]))")
 _LETTER = re.compile(r"\\(?:text|mathrm|mathit|mathbf|operatorname)\{\s*([A-Za-z])\s*\}")
+_NAMED = re.compile(r"\\(?:operatorname|mathrm|text)\{\s*(a?r?c?(?:sin|cos|tan|cot)h?|ln|log|lim|max|min|gcd)\s*\}")
 _DEGREES = re.compile(
     r"((?:[0-9]+(?:\.[0-9]+)?|(?<![A-Za-z\\])[A-Za-z]|\\[A-Za-z]+|\([^()]*\)))\s*\^\{?\\(?:circ|degree)\}?"
 )
 _PRIMES = re.compile(r"([A-Za-z])((?:'|\^\{?(?:\\prime\s*)+\}?)+)")
 _MIXED = re.compile(r"(?<![0-9.^_}])([0-9]+)\s*(\\frac\s*\{([0-9]+)\}\{([0-9]+)\})")
+_ODD_ROOT = re.compile(r"\\sqrt\s*\[([0-9]*[13579])\]\s*(?=\{)")
+_APPLIED = re.compile(  # what the parser would multiply out, or drop
+    r"(?<![A-Za-z\\])(?P<name>[fghFGH]|C(?=\([^,()]+,[^,()]+\))|\\(?:var)?phi|\\(?:sigma|tau|psi|gcd|Re|Im)|\\operatorname\{\s*(?P<word>[A-Za-z]+)\s*\})"
+    r"(?P<index>_(?:\w|\{[^{}]*\}))?\s*(?=\()"
+)
+_FRACTIONAL = re.compile(r"(?=\\\{)")
+_DOUBLE_FACTORIAL = re.compile(r"([0-9]+|(?<![A-Za-z\\])[A-Za-z]|\([^()]*\))!!")
+_TRANSPOSED = re.compile(r"[A-Z)]\s*\^\{?\s*(?:T|\\top|\\intercal|\\(?:mathrm|mathsf|text)\{T\})\s*\}?(?![a-zA-Z])")
+_VECTORS = re.compile(r"\\(?:vec|mathbf|boldsymbol|overrightarrow|hat)\W.*\\times|\\(?:circ|star|ast)(?![a-z}])")
 _PROSE = re.compile(  # two words, or one that is neither a product of letters nor a function
     r"(?<![\\A-Za-z{])[A-Za-z]{2,} [A-Za-z]{2,}"
     r"|(?<![\\A-Za-z{])(?!floor|ceil|arc|infin|cosec)(?=[A-Za-z]{4})[A-Za-z][a-z]*[aeiou][a-z]*(?![A-Za-z])"
 )
 _UNREAD = re.compile(
-    r"[?@#&]|(?<![_^0-9.])[0-9.]+ [0-9]|\.\.|\\[lc]?dots|\\pm|\\star|\\(?:text|mathrm)\{[^{}]*\s[^{}]*\}"
+    r"[0-9]'|[?@#&]|(?<![_^0-9.])[0-9.]+ [0-9]|\.\.|\\[lc]?dots|\\pm|\\star|\\(?:text|mathrm)\{[^{}]*\s[^{}]*\}"
 )
 _LARGE_I = re.compile(r"(?<![A-Za-z\\])I(?![A-Za-z])|(?<![A-Za-z\\{])I(?=[A-Za-z(_^])")
 
@@ -68,15 +53,85 @@ _LARGE_I = re.compile(r"(?<![A-Za-z\\])I(?![A-Za-z])|(?<![A-Za-z\\{])I(?=[A-Za-z
 def parse(latex: str) -> Any:
     """Return the expression of a text; None if the full text does not parse."""
     text = rewrite(latex)
-    if _PROSE.search(text) or words.CONDITION.search(text) or (_UNREAD.search(text) and "matrix" not in text):
+    if _PROSE.search(text) or words.CONDITION.search(text) or _TRANSPOSED.search(text) or _VECTORS.search(text):
+        return None
+    if _UNREAD.search(text) and "matrix" not in text:
         return None
     try:
-        return exact(_reader().parse(text))
+        return _tree(text)
     except Exception as error:
         plain = type(error) is Exception  # raised by the parser itself
         if isinstance(error, MemoryError) or not (plain or isinstance(error, failures())):
             raise
         return None
+
+
+def _tree(text: str) -> Any:
+    """Return the expression of a text, whose functions, odd roots and fractional parts are parsed one by one."""
+    import sympy
+
+    known: dict[Any, Any] = {}
+
+    def put(text: str, start: int, end: int, expression: Any) -> str:
+        known[sympy.Symbol(f"Xi_{len(known)}")] = expression
+        return f"{text[:start]}\\Xi_{{{len(known) - 1}}} {text[end:]}"
+
+    while found := _DOUBLE_FACTORIAL.search(text):
+        text = put(text, found.start(), found.end(), sympy.factorial2(_tree(found[1])))
+    while (found := _APPLIED.search(text)) and "\\lim" not in text:
+        name, (inside, end) = found["word"] or found["name"], _read_bracket(text, found.end())
+        arguments = [_tree(part) for _, part in split(inside, (",",))]
+        value = numeric().get(name.lstrip("\\"), sympy.Function(name.lstrip("\\") + (found["index"] or "")))(*arguments)
+        text = put(text, found.start(), end, value)
+    while found := _ODD_ROOT.search(text):
+        inside, end = _read_bracket(text, found.end())
+        text = put(text, found.start(), end, numeric()["root"](_tree(inside), sympy.Integer(found[1])))
+    while (found := _FRACTIONAL.search(text)) and not enclosing_pair(text):
+        inside, end = _read_bracket(text, found.start())
+        text = put(text, found.start(), end, sympy.frac(_tree(inside)))
+    return exact(_reader().parse(text)).xreplace(known) if known else exact(_reader().parse(text))
+
+
+def _read_bracket(text: str, start: int) -> tuple[str, int]:
+    """Return the content of the bracket that opens at a position, and the position after it. Raises LookupError."""
+    signs = pieces(text[start:])
+    shut = next(piece for piece in signs[1:] if piece.depth == 0) if len(signs) > 1 else None
+    if shut is None:
+        raise LookupError(text)
+    return text[start + len(signs[0].sign) : start + shut.start], start + shut.start + len(shut.sign)
+
+
+@lru_cache(maxsize=1)
+def numeric() -> dict[str, Any]:
+    """Return the functions that have a value only at numbers, by name."""
+    import sympy
+
+    class GreatestDivisor(sympy.Function):
+        @classmethod
+        def eval(cls, *numbers: Any) -> Any:
+            return sympy.igcd(*numbers) if all(number.is_Integer for number in numbers) else None
+
+    class LeastMultiple(sympy.Function):
+        @classmethod
+        def eval(cls, *numbers: Any) -> Any:
+            return sympy.ilcm(*numbers) if all(number.is_Integer for number in numbers) else None
+
+    class Root(sympy.Function):
+        """The real root of an odd degree."""
+
+        @classmethod
+        def eval(cls, base: Any, degree: Any) -> Any:
+            if base.is_negative:
+                return -((-base) ** (1 / degree))
+            return base ** (1 / degree) if base.is_nonnegative or base.is_real is False else None
+
+    def part(name: str, function: Any) -> Any:
+        return lambda number: function(number) if number.is_number else sympy.Function(name)(number)
+
+    return {
+        **{"gcd": GreatestDivisor, "lcm": LeastMultiple, "root": Root, "C": sympy.binomial},
+        **{"Re": part("Re", sympy.re), "Im": part("Im", sympy.im)},
+    }
 
 
 @lru_cache(maxsize=1)
@@ -109,7 +164,7 @@ def is_undefined(latex: str) -> bool:
 
 def rewrite(latex: str) -> str:
     """Rewrite notation that the parser misreads."""
-    text = _GROUPED.sub("", _LETTER.sub(r" \1 ", latex))
+    text = _GROUPED.sub("", _LETTER.sub(r" \1 ", _NAMED.sub(r"\\\1 ", latex)))
     text = _DEGREES.sub(r"(\1\\cdot\\frac{\\pi}{180})", text)
     text = _PRIMES.sub(lambda m: f"{m[1]}_{{{990 + m[2].count(chr(39)) + m[2].count('prime')}}}", text)
     text = _LARGE_I.sub(r"\\Upsilon ", text)
@@ -123,7 +178,7 @@ def _as_sum(mixed: re.Match[str]) -> str:
 
 def add_braces(latex: str) -> str:
     r"""Add braces around the arguments of `\frac12`, `\frac \pi4` and `\sqrt3`."""
-    signs = [_SPELLING.get(piece.sign, piece.sign) for piece in pieces(latex)]
+    signs = [_BASES.get(piece.sign, piece.sign) for piece in pieces(latex)]
     written: list[str] = []
     index = 0
     while index < len(signs):
@@ -164,98 +219,28 @@ def exact(expression: Any) -> Any:
     """Return an expression with decimals as fractions, and `i` as the imaginary unit unless it is an index."""
     import sympy
 
+    if isinstance(expression, sympy.MatrixExpr):
+        return expression.doit().as_mutable()
     if not isinstance(expression, sympy.Basic):
         return expression
     meaning: dict[Any, Any] = {number: sympy.Rational(str(number)) for number in expression.atoms(sympy.Float)}
     meaning |= {symbol: sympy.I for symbol in expression.free_symbols if symbol.name == "i"}
-    return expression.xreplace(meaning) if meaning else expression
+    expression = expression.xreplace(meaning) if meaning else expression
+    sums = expression.atoms(sympy.Sum, sympy.Product)
+    return expression.xreplace({one: _with_terms(one) for one in sums}) if sums else expression
 
 
-def same(one: Any, other: Any) -> bool:
-    """Return whether two expressions have the same value."""
-    import sympy
-    from math_verify import verify
-
-    if isinstance(one, sympy.MatrixBase) or isinstance(other, sympy.MatrixBase):
-        return _same_matrices(one, other)
-    if one == other:
-        return True
-    expressions = isinstance(one, sympy.Expr) and isinstance(other, sympy.Expr)
-    if expressions and (equal := _same_values(one, other)) is not None:
-        return equal
-    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns about the missing timeout
-    return bool(verify([one], [other], strict=True, float_rounding=12, numeric_precision=DIGITS, timeout_seconds=None))
-
-
-def _same_matrices(one: Any, other: Any) -> bool:
+def _with_terms(total: Any) -> Any:
+    """Return a sum or product whose indexed terms, `a_k`, are functions of its variable."""
     import sympy
 
-    if not (isinstance(one, sympy.MatrixBase) and isinstance(other, sympy.MatrixBase)) or one.shape != other.shape:
-        return False
-    return all(same(a, b) for a, b in zip(one.flat(), other.flat(), strict=True))
-
-
-def at(point: Sequence[str], symbols: Sequence[Any]) -> dict[Any, Any]:
-    """Return the values of symbols at one of `POINTS`. From the fourth on, values repeat, larger by 1."""
-    import sympy
-
-    return {symbol: sympy.Rational(point[n % len(point)]) + n // len(point) for n, symbol in enumerate(symbols)}
-
-
-def _same_values(one: Any, other: Any) -> bool | None:
-    """Return whether the values agree at all points at which both have one; None if there is no such point."""
-    import sympy
-
-    symbols = sorted(one.free_symbols | other.free_symbols, key=str)
-    if not symbols and isinstance(one, sympy.Rational) and isinstance(other, sympy.Rational):
-        return bool(one == other)
-    looked = False
-    steps = one.has(sympy.floor, sympy.ceiling, sympy.Mod) or other.has(sympy.floor, sympy.ceiling, sympy.Mod)
-    for point in POINTS + FAR * steps if symbols else POINTS[:1]:
-        symbol_values = at(point, symbols)
-        values = [value_of(expression, symbol_values) for expression in (one, other)]
-        if values[0] is None or values[1] is None:
-            if (values[0] is None) != (values[1] is None) and not symbols:
-                return None
-            continue
-        if not _agree(*values):
-            return False
-        looked = True
-    if looked and not symbols and abs(values[0]) < sympy.Integer(10) ** WRITTEN_OUT:
-        numbers = [expression.doit() for expression in (one, other)]
-        if all(isinstance(number, sympy.Rational) for number in numbers):
-            return bool(numbers[0] == numbers[1])
-    return True if looked else None
-
-
-def value_of(expression: Any, symbol_values: Any = None) -> Any:
-    """Return the value in 60 digits, real or complex; None if it is undefined or infinite."""
-    import sympy
-
-    # `doit` comes last: it writes 9^{9^9} out.
-    for evaluate in (
-        lambda: expression.evalf(DIGITS, subs=symbol_values or {}, maxn=200),
-        lambda: _evaluate(expression, symbol_values),
-    ):
-        try:
-            value = evaluate()
-        except failures():
-            continue
-        if not value.is_number or value.is_finite is False or value.has(sympy.nan, sympy.zoo, sympy.oo):
-            continue
-        real, imaginary = value.as_real_imag()
-        if real.is_Number and imaginary.is_Number:
-            return value
-    return None
-
-
-def _evaluate(expression: Any, symbol_values: Any) -> Any:
-    return expression.subs(symbol_values or {}).doit().evalf(DIGITS, maxn=200)
-
-
-def _agree(one: Any, other: Any) -> bool:
-    gap, size = abs(one - other), max(abs(one), abs(other))
-    return bool(gap <= size * 10**-AGREE) or bool(size < 10**-80)
+    variables = {str(limit[0]) for limit in total.limits}
+    meaning = {}
+    for symbol in total.function.free_symbols:
+        name, _, index = symbol.name.partition("_")
+        if variables & set(re.findall(r"[A-Za-z]", index)):
+            meaning[symbol] = sympy.Function(name)(_reader().parse(index.removeprefix("{").removesuffix("}")))
+    return total.func(total.function.xreplace(meaning), *total.limits)
 
 
 @lru_cache(maxsize=1)

@@ -5,10 +5,10 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import NamedTuple
 
-_OPEN = frozenset(("(", "[", "{", "\\{", "\\lbrace", "\\lfloor", "\\lceil", "\\langle", "\\begin", "\\lvert"))
-_SHUT = frozenset((")", "]", "}", "\\}", "\\rbrace", "\\rfloor", "\\rceil", "\\rangle", "\\end", "\\rvert"))
+_OPEN = frozenset(("(", "[", "{", "\\{", "\\lbrace", "\\lfloor", "\\lceil", "\\langle", "\\begin"))
+_SHUT = frozenset((")", "]", "}", "\\}", "\\rbrace", "\\rfloor", "\\rceil", "\\rangle", "\\end"))
 _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|.", re.DOTALL)
-_ROUND = {"(": "(", "[": "[", "\\{": "{", "\\lbrace": "{", ")": ")", "]": "]", "\\}": "}", "\\rbrace": "}"}
+_ROUND = {"(": "(", "[": "[", "\\{": "{", "\\langle": "(", ")": ")", "]": "]", "\\}": "}", "\\rangle": ")"}
 
 
 class Piece(NamedTuple):

@@ -49,9 +49,18 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Union:
-    """A union of intervals, sets or inequalities."""
+class NamedSet:
+    """Numbers of a kind, `Z` or `R`, or a part of them: `>0`, `>=0`, `<0`, `<=0` or `!=0`."""
 
+    name: Literal["N", "Z", "Q", "R", "C"]
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A union, intersection or difference of intervals, sets or inequalities."""
+
+    sign: Literal["union", "intersection", "difference"]
     parts: tuple["Form", ...]
 
 
@@ -100,10 +109,27 @@ class InBase:
 
 @dataclass(frozen=True)
 class Clock:
-    """Numbers between colons, a time of day or a ratio; `half` is `am`, `pm` or empty."""
+    """Hours, minutes and seconds between colons; `half` is `am`, `pm` or empty. If it is not `sure`, it may be a ratio."""
 
-    numbers: tuple[Fraction, ...]
+    numbers: tuple[int, ...]
     half: str = ""
+    sure: bool = False
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Values between colons that are no time of day."""
+
+    parts: tuple["Form", ...]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A form with letters that stand for any number of a kind: `k\\pi, k\\in\\mathbb{Z}`. `kind` may be unknown, ""."""
+
+    value: "Form"
+    letters: tuple[str, ...]
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -120,13 +146,16 @@ Form = (
     | Words
     | Several
     | Interval
-    | Union
+    | NamedSet
+    | Operation
     | Relation
     | CongruenceAnswer
     | Quantity
     | Qualified
     | InBase
     | Clock
+    | Ratio
+    | Family
     | Labeled
 )
 
@@ -139,7 +168,7 @@ def formulas_in(form: Form) -> Iterator[Formula]:
             yield form
         case Several(_, members):
             parts = members
-        case Union(some):
+        case Operation(_, some) | Ratio(some):
             parts = some
         case Interval(low, high):
             parts = (low, high)
@@ -147,7 +176,7 @@ def formulas_in(form: Form) -> Iterator[Formula]:
             parts = sides if name is None else sides[1:]
         case CongruenceAnswer(_, residue, modulus):
             parts = (residue, modulus)
-        case Quantity(value) | Qualified(value) | Labeled(_, value):
+        case Quantity(value) | Qualified(value) | Family(value) | Labeled(_, value):
             parts = (value,)
     for part in parts:
         yield from formulas_in(part)

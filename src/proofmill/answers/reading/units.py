@@ -51,7 +51,8 @@ MEANING = frozenset(
         "approximately", "around", "nearly", "almost", "odd", "even", "prime", "minus", "plus", "times", "over",
         "under", "below", "above", "between", "to", "from", "up", "down", "only", "exactly", "except", "if",
         "when", "where", "mod", "modulo", "positive", "negative", "infinite", "infinitely", "undefined", "none",
-        "half", "third", "quarter", "twice", "double", "triple", "percent",
+        "half", "third", "quarter", "twice", "double", "triple", "percent", "real", "integer", "rational", "any",
+        "all", "each", "every", "such", "some", "are", "is",
     )
 )  # fmt: skip
 

@@ -1,0 +1,1 @@
+"""Compare two answers that have been read: values, words, sets of numbers, relations, letters for any number."""

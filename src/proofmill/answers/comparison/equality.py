@@ -1,0 +1,339 @@
+"""Compare an answer with the gold answer, form by form. Raises `Unreadable` if a formula cannot be parsed.
+
+These may be missing or written differently: a unit, a counted noun or a percent sign after a number; the name before
+`=`; brackets around several values; the order of values in a list or set. These may not: a base, a word that adds
+meaning, a value that the gold answer has twice, an end of an interval, the name if both have one.
+"""
+
+from fractions import Fraction
+from functools import partial
+
+from proofmill.answers.comparison import identities
+from proofmill.answers.comparison.families import are_renamed, compare_families, is_progression
+from proofmill.answers.comparison.relations import compare_relations, list_values
+from proofmill.answers.comparison.sets import compare_sets, find_cuts, match_members
+from proofmill.answers.comparison.values import Unclear, equal_values, expression, rational
+from proofmill.answers.reading import formulas, units
+from proofmill.answers.reading.forms import (
+    Clock,
+    CongruenceAnswer,
+    Family,
+    Form,
+    Formula,
+    InBase,
+    Interval,
+    Labeled,
+    NamedSet,
+    Number,
+    Operation,
+    Qualified,
+    Quantity,
+    Ratio,
+    Relation,
+    Several,
+    Words,
+    formulas_in,
+)
+from proofmill.answers.reading.parse import readings
+
+
+def unread(text: str) -> str | None:
+    """Return the part of an answer's normal form that cannot be parsed or has no value, if any."""
+    forms = readings(text)
+    if not forms:
+        return text
+    parts = [formula.latex for formula in formulas_in(forms[0])]
+    return next((latex for latex in parts if formulas.parse(latex) is None or formulas.is_undefined(latex)), None)
+
+
+def doubt(gold: Form, answer: Form) -> str:
+    """Return a remark for readers of the verdict on why two equal answers may differ; empty without doubts."""
+    if isinstance(gold, Quantity) != isinstance(answer, Quantity):
+        return "doubtful: only one of the two has a unit"
+    if isinstance(gold, Number) and isinstance(answer, Number):
+        if gold.percent != answer.percent:
+            return "doubtful: only one of the two is a percentage"
+        if gold.value != answer.value:
+            return "doubtful: one is rounded from the other"
+    if isinstance(gold, Family) or isinstance(answer, Family) or are_renamed(gold, answer):
+        return "doubtful: letters that stand for any number differ"
+    if isinstance(gold, Relation) != isinstance(answer, Relation) and not find_cuts(gold, answer):
+        return "doubtful: only one of the two has a name before its value"
+    if isinstance(gold, Labeled) != isinstance(answer, Labeled):
+        return "doubtful: only one of the two has a label"
+    return ""
+
+
+def equal(gold: Form, answer: Form) -> bool:
+    """Return whether two answers are equal."""
+    if gold == answer and not isinstance(gold, Formula):
+        return True
+    if (_is_set(gold) or _is_set(answer)) and find_cuts(gold, answer):
+        return compare_sets(gold, answer, equal)
+    for kind, compare in _COMPARED:
+        if isinstance(gold, kind) or isinstance(answer, kind):
+            return compare(gold, answer)
+    return equal_values(gold, answer) or are_renamed(gold, answer)
+
+
+def _is_set(form: Form) -> bool:
+    """Return whether a form may be a set of real numbers without another form next to it, also as several inequalities."""
+    members = form.members if isinstance(form, Several) and form.kind == "list" and form.members else (form,)
+    return isinstance(form, Interval | NamedSet | Operation) or all(
+        isinstance(one, Relation) and one.signs != ("=",) for one in members
+    )
+
+
+def _compare_label(gold: Form, answer: Form) -> bool:
+    """Compare an answer with a label: `(B) 12` equals B, and equals 12."""
+    if isinstance(gold, Labeled) and isinstance(answer, Labeled):
+        return gold.label == answer.label and equal(gold.value, answer.value)
+    labeled, other = (gold, answer) if isinstance(gold, Labeled) else (answer, gold)
+    assert isinstance(labeled, Labeled), "one of them is"
+    if isinstance(other, Formula) and len(other.latex) == 1 and other.latex.isupper():
+        if isinstance(labeled.value, Words) and len(labeled.value.text.split()) > 1:
+            raise Unclear("words after the label may deny it")
+        return other.latex == labeled.label
+    return equal(labeled.value, other)
+
+
+def _compare_qualified(gold: Form, answer: Form) -> bool:
+    if isinstance(gold, Qualified) and isinstance(answer, Qualified):
+        if not equal(gold.value, answer.value):
+            return False
+        if _plain(gold.words) == _plain(answer.words):
+            return True
+        if set(_plain(gold.words)) & set(_plain(answer.words)) or not _tells(gold.words, answer.words):
+            raise Unclear("words next to the value are not understood")
+        return False
+    qualified, other = (gold, answer) if isinstance(gold, Qualified) else (answer, gold)
+    assert isinstance(qualified, Qualified), "one of them is"
+    if isinstance(other, Words):
+        raise Unclear("words that are not understood")
+    if not _tells(qualified.words) and equal(qualified.value, other):
+        raise Unclear("words next to the value are not understood")
+    return False
+
+
+_TELLING = {
+    "or",
+    "not",
+    "more",
+    "less",
+    "fewer",
+    "greater",
+    "least",
+    "most",
+    "odd",
+    "even",
+    "prime",
+    "positive",
+    "negative",
+}
+
+
+def _tells(*texts: str) -> bool:
+    """Return whether all texts have words that surely make another answer."""
+    return all(_TELLING & set(text.split()) for text in texts)
+
+
+def _plain(words: str) -> list[str]:
+    return [
+        units.singular(word)
+        for word in words.replace(",", " ").split()
+        if word not in ("the", "a", "an", "is", "are", "on", "it")
+    ]
+
+
+def _quantities(gold: Form, answer: Form) -> bool:
+    if isinstance(gold, Quantity) and isinstance(answer, Quantity):
+        factor = units.factor(answer.unit, gold.unit)
+        if factor is None:
+            return False
+        if factor == 1:
+            return equal(gold.value, answer.value)
+        return identities.same(expression(gold.value), expression(answer.value) * rational(factor))
+    quantity, other = (gold, answer) if isinstance(gold, Quantity) else (answer, gold)
+    assert isinstance(quantity, Quantity), "one of them is"
+    if isinstance(other, Several | Interval | Operation | Words | InBase | Clock | CongruenceAnswer):
+        return False
+    if equal(quantity.value, other):
+        return True
+    part = {"%": Fraction(1, 100)}.get(quantity.unit)
+    if part is not None:
+        return identities.same(expression(quantity.value) * rational(part), expression(other))
+    if quantity.unit == "degree":
+        import sympy
+
+        return identities.same(expression(quantity.value) * sympy.pi / 180, expression(other))
+    return False
+
+
+def _congruences(gold: Form, answer: Form) -> bool:
+    if not (isinstance(gold, CongruenceAnswer) and isinstance(answer, CongruenceAnswer)):
+        congruence, other = (gold, answer) if isinstance(gold, CongruenceAnswer) else (answer, gold)
+        assert isinstance(congruence, CongruenceAnswer), "one of them is"
+        residue, modulus = congruence.residue, congruence.modulus
+        if isinstance(other, Number) and isinstance(residue, Number) and isinstance(modulus, Number):
+            if congruence.name is None and modulus.value and residue.value % modulus.value == other.value:
+                raise Unclear("a remainder, or all numbers that leave it")
+            return False
+        return is_progression(congruence, other)
+    if not equal(gold.modulus, answer.modulus):
+        return False
+    if None not in (gold.name, answer.name) and gold.name != answer.name:
+        return False
+    one, other, modulus = gold.residue, answer.residue, gold.modulus
+    if isinstance(one, Number) and isinstance(other, Number) and isinstance(modulus, Number) and modulus.value:
+        return ((one.value - other.value) / modulus.value).denominator == 1
+    return equal(one, other)
+
+
+def _bases(gold: Form, answer: Form) -> bool:
+    if isinstance(gold, InBase) and isinstance(answer, InBase):
+        return gold == answer
+    number, other = (gold, answer) if isinstance(gold, InBase) else (answer, gold)
+    assert isinstance(number, InBase), "one of them is"
+    if isinstance(other, Number) and other.value == int(number.digits, number.base):
+        raise Unclear("only one of the two names a base")
+    return False
+
+
+def _clocks(gold: Form, answer: Form) -> bool:
+    """Compare times of day. If no half of the day is known, `10:15` may also be a ratio."""
+    if isinstance(gold, Clock) and isinstance(answer, Clock):
+        if gold.half and answer.half:
+            return _seconds(gold) == _seconds(answer)
+        if gold.half or answer.half:
+            known, other = (gold, answer) if gold.half else (answer, gold)
+            return _seconds(known) == _seconds(other) or _pad(known) == _pad(other)
+        if _pad(gold) == _pad(answer) or gold.sure or answer.sure:
+            return _pad(gold) == _pad(answer)
+    clock, other_form = (gold, answer) if isinstance(gold, Clock) else (answer, gold)
+    assert isinstance(clock, Clock), "one of them is"
+    if isinstance(other_form, Relation):
+        return any(_clocks(clock, side) for side in list_values(other_form, equal))
+    if clock.sure:
+        return False
+    if isinstance(other_form, Ratio):
+        return _ratios(_ratio(clock), other_form)
+    value = _ratio(other_form) if isinstance(other_form, Clock) else other_form
+    if isinstance(value, Ratio | Number | Formula) and 0 not in clock.numbers and _ratios(_ratio(clock), value):
+        raise Unclear("a time of day, or a ratio")
+    return False
+
+
+def _ratio(clock: Clock) -> Ratio:
+    return Ratio(tuple(Number(Fraction(number)) for number in clock.numbers))
+
+
+def _pad(clock: Clock) -> tuple[int, ...]:
+    return (*clock.numbers, 0, 0)[:3]
+
+
+def _seconds(clock: Clock) -> int:
+    hours, minutes, seconds = _pad(clock)
+    return ((hours % 12 + 12 * (clock.half == "pm") if clock.half else hours) * 60 + minutes) * 60 + seconds
+
+
+def _ratios(gold: Form, answer: Form) -> bool:
+    """Compare ratios part by part, up to a common factor; one of two parts is also the value of its fraction."""
+    if isinstance(gold, Ratio) and isinstance(answer, Ratio):
+        one, other = ([expression(part) for part in ratio.parts] for ratio in (gold, answer))
+        if len(one) != len(other) or one[0] == 0 or other[0] == 0:
+            return gold == answer
+        return all(identities.same(a * other[0], b * one[0]) for a, b in zip(one, other, strict=True))
+    ratio, value = (gold, answer) if isinstance(gold, Ratio) else (answer, gold)
+    assert isinstance(ratio, Ratio), "one of them is"
+    if isinstance(value, Relation):
+        return any(_ratios(ratio, side) for side in list_values(value, equal))
+    if len(ratio.parts) != 2 or not isinstance(value, Number | Formula):
+        return False
+    first, second = map(expression, ratio.parts)
+    return second != 0 and identities.same(first / second, expression(value))
+
+
+def _words(gold: Form, answer: Form) -> bool:
+    if isinstance(gold, Words) and isinstance(answer, Words):
+        one, other = _plain(gold.text), _plain(answer.text)
+        if one == other:
+            return True
+        if one[0] == other[0] == "date" and len(one) == len(other):
+            return False
+        if set(one) < set(other) or set(other) < set(one) or max(len(one), len(other)) > 3:
+            raise Unclear("words that are not understood")
+        return False
+    words, other_form = (gold, answer) if isinstance(gold, Words) else (answer, gold)
+    assert isinstance(words, Words), "one of them is"
+    if isinstance(other_form, Formula):
+        if other_form.latex.isalpha() and other_form.latex.lower() == words.text:
+            return True
+        expression(other_form)  # raises Unreadable, because an unparsable answer must not count as wrong
+    if len(words.text.split()) > 1 and words.text != "does not exist" and not words.text.startswith("date"):
+        raise Unclear("words that are not understood")
+    return False
+
+
+def _several(gold: Form, answer: Form) -> bool:
+    if not (isinstance(gold, Several) and isinstance(answer, Several)):
+        one, other = (gold, answer) if isinstance(gold, Several) else (answer, gold)
+        assert isinstance(one, Several), "one of them is"
+        if isinstance(other, Formula) and one.kind == "tuple" and "matrix" in other.latex:
+            entries = expression(other)
+            return (
+                1 in entries.shape
+                and len(entries) == len(one.members)
+                and all(
+                    identities.same(entry, expression(member))
+                    for entry, member in zip(entries, one.members, strict=True)
+                )
+            )
+        if len(one.members) == 1 and isinstance(one.members[0], Words | Several):
+            return False
+        if len(one.members) == 1 and one.kind == "set" and isinstance(other, Formula):
+            if equal(one.members[0], other):
+                raise Unclear("braces may enclose a set or a fractional part")
+            return False
+        repeats = one is answer and one.kind == "list"
+        return (len(one.members) == 1 or repeats) and all(
+            equal(*((member, other) if one is gold else (other, member))) for member in one.members
+        )
+    gold, answer = _in_order(gold, answer), _in_order(answer, gold)
+    kinds = {gold.kind, answer.kind}
+    if kinds == {"set", "tuple"}:
+        return False
+    if "tuple" in kinds:
+        return len(gold.members) == len(answer.members) and all(map(equal, gold.members, answer.members))
+    return match_members(gold.members, answer.members, equal)
+
+
+def _in_order(one: Several, other: Several) -> Several:
+    """Return named values, `y=3, x=2`, as a tuple in the order of their names, if the other ones have no names."""
+
+    def has_names(form: Several) -> bool:
+        return all(isinstance(m, Relation) and m.signs == ("=",) and m.name is not None for m in form.members)
+
+    if one.kind == "set" or other.kind != "tuple" or not has_names(one) or has_names(other):
+        return one
+    names = [member.name or "" for member in one.members if isinstance(member, Relation)]
+    if len({*names}) < len(names):
+        return one
+    members = sorted(one.members, key=lambda member: member.name or "" if isinstance(member, Relation) else "")
+    return Several("tuple", tuple(member.sides[-1] for member in members if isinstance(member, Relation)))
+
+
+_COMPARED = (
+    (Family, partial(compare_families, equal=equal)),
+    (Labeled, _compare_label),
+    (Qualified, _compare_qualified),
+    (Quantity, _quantities),
+    (CongruenceAnswer, _congruences),
+    (InBase, _bases),
+    (Clock, _clocks),
+    (Ratio, _ratios),
+    (Operation | NamedSet, partial(compare_sets, equal=equal)),
+    (Relation, partial(compare_relations, equal=equal)),
+    (Words, _words),
+    (Interval, partial(compare_sets, equal=equal)),
+    (Several, _several),
+)

@@ -1,0 +1,102 @@
+"""Compare sets of real numbers, and intervals whose ends are letters."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from proofmill.answers.comparison.families import Equal
+from proofmill.answers.comparison.real_sets import INFINITE, TURNED, cuts_of, variable
+from proofmill.answers.comparison.values import Unclear, value
+from proofmill.answers.reading.forms import Form, Interval, NamedSet, Number, Operation, Relation, Several
+
+
+def find_cuts(gold: Form, answer: Form) -> Any:
+    """Return the sets of real numbers of both forms; None unless both are some, and one of them surely is."""
+    one, other = cuts_of(gold, value), cuts_of(answer, value)
+    if one is None and other is not None:
+        one = cuts_of(gold, value, several=isinstance(gold, Several))
+    if other is None and one is not None:
+        other = cuts_of(answer, value, several=isinstance(answer, Several))
+    return (one, other) if one is not None and other is not None else None
+
+
+def compare_sets(gold: Form, answer: Form, equal: Equal) -> bool:
+    """Compare sets of real numbers by their cuts, or part by part if letters occur in them."""
+    if found := find_cuts(gold, answer):
+        (name, one), (other_name, other) = found
+        if (isinstance(gold, Several) and not one) or (isinstance(answer, Several) and not other):
+            raise Unclear("several inequalities that no number fulfills")
+        return (None in (name, other_name) or name == other_name) and one == other
+    if isinstance(gold, NamedSet) and isinstance(answer, NamedSet):
+        natural = {("N", ""), ("Z", ">0")}, {("N", ""), ("Z", ">=0")}
+        return gold == answer or {(gold.name, gold.part), (answer.name, answer.part)} in natural
+    for one, other in ((gold, answer), (answer, gold)):
+        if isinstance(one, Operation) and one.sign == "intersection" and one.parts[0] == NamedSet("Z"):
+            return _whole_members(one.parts[1], other, equal)
+    if isinstance(gold, Operation) and isinstance(answer, Operation) and gold.sign == answer.sign:
+        if gold.sign == "difference":
+            return all(map(equal, gold.parts, answer.parts))
+        return _match_parts(gold.parts, answer.parts, equal)
+    if isinstance(gold, Operation | NamedSet) or isinstance(answer, Operation | NamedSet):
+        if isinstance(gold, Relation) or isinstance(answer, Relation):
+            relation, other_form = (gold, answer) if isinstance(gold, Relation) else (answer, gold)
+            return relation.signs == ("in",) and equal(relation.sides[1], other_form)  # type: ignore[union-attr]
+        if isinstance(gold, Several) or isinstance(answer, Several):
+            raise Unclear("a set and a list of its parts")
+        return False
+    one, other = as_interval(gold), as_interval(answer)
+    return one is not None and other is not None and _same_interval(one, other, equal)
+
+
+def _whole_members(bounds: Form, other: Form, equal: Equal) -> bool:
+    """Return whether a list or set holds the whole numbers within bounds."""
+    found = cuts_of(bounds, value)
+    if found is None or any(abs(edge) == INFINITE for pair in found[1] for edge, _ in pair):
+        raise Unclear("a condition on whole numbers")
+    members = [
+        Number(Fraction(n))
+        for (low, after), (high, end) in found[1]
+        for n in range(int(low) - 1, int(high) + 2)
+        if (low, after) <= (n, 0) and (n, 1) <= (high, end) and high - low < 1000
+    ]
+    return isinstance(other, Several) and other.kind != "tuple" and match_members(members, other.members, equal)
+
+
+def as_interval(form: Form) -> Interval | None:
+    """Return an interval, a tuple of two or `a<x<b` as an interval; None for another form."""
+    if isinstance(form, Several) and form.kind == "tuple" and len(form.members) == 2:
+        return Interval(form.members[0], form.members[1], (False, False))
+    if isinstance(form, Relation) and len(form.sides) == 3 and variable(form.sides[1]):
+        sides, signs = form.sides, form.signs
+        if {*signs} <= {">", ">="}:
+            sides, signs = sides[::-1], tuple(TURNED[sign] for sign in signs[::-1])
+        if {*signs} <= {"<", "<="}:
+            return Interval(sides[0], sides[2], (signs[0] == "<=", signs[1] == "<="))
+    return form if isinstance(form, Interval) else None
+
+
+def _same_interval(one: Interval, other: Interval, equal: Equal) -> bool:
+    return one.closed == other.closed and equal(one.low, other.low) and equal(one.high, other.high)
+
+
+def _match_parts(one: Sequence[Form], other: Sequence[Form], equal: Equal) -> bool:
+    rest = list(other)
+    for part in one:
+        place = next((n for n, candidate in enumerate(rest) if equal(part, candidate)), None)
+        if place is None:
+            return False
+        del rest[place]
+    return not rest
+
+
+def match_members(gold: Sequence[Form], answer: Sequence[Form], equal: Equal) -> bool:
+    """Return whether two lists have the same members, in any order. An answer may repeat members of the gold answer."""
+    rest, kinds = list(answer), list(gold)
+    for member in kinds:
+        place = next((n for n, other in enumerate(rest) if equal(member, other)), None)
+        if place is None:
+            return False
+        del rest[place]
+    if rest and any(equal(a, b) for n, a in enumerate(kinds) for b in kinds[n + 1 :]):
+        return False
+    return all(any(equal(member, other) for member in kinds) for other in rest)

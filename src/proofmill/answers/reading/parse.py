@@ -1,0 +1,268 @@
+r"""Parse a final answer from its normal form (answers/extraction.py), completely: no part is dropped or picked out.
+
+    read(r"(-\infty,3]")          Interval(Formula("-\\infty"), Number(3), (False, True))
+    read(r"3\text{ or }-3")       Several("list", (Number(3), Number(-3)))
+
+The reader decides on structure, and parses plain numbers exactly. A `Formula` is left to a parser of LaTeX
+(formulas.py). Units, bases, names before `=` and words are parts of the result; equality.py decides which of them may
+be missing.
+
+The forms are those of the gold answers of MATH, GSM8K and olympiads, and spellings of the same that models use.
+"""
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+
+from proofmill.answers.reading import plain_numbers, structures, units, words
+from proofmill.answers.reading.brackets import is_closed, split
+from proofmill.answers.reading.forms import (
+    Clock,
+    Form,
+    Formula,
+    InBase,
+    Labeled,
+    NamedSet,
+    Number,
+    Qualified,
+    Quantity,
+    Ratio,
+    Several,
+    Words,
+)
+from proofmill.answers.reading.spelling import STYLE as _STYLE
+from proofmill.answers.reading.structures import STYLED
+
+_CHOICE = re.compile(
+    rf"(?:{_STYLE}\{{)?(?:[Oo]ption |[Cc]hoice ?)?\(?([A-J])(?:\)\}}?|\}}\)?|[.:)])?\s*(.*)", re.DOTALL
+)
+_NO_VALUE = re.compile(  # what joins a label to something else, or speaks about it
+    rf"[-+*/=^_,;&|<>(]|\\(?:cdot|times|cap|cup|wedge|vee|pm|ne|in)(?![a-z])|(?:{_STYLE}\{{)?\s*(?:or|and|nor|but|is|are|not|isn't)\b"
+)
+_DEGREES = re.compile(r"\^\{?\\(?:circ|degree)\}?|\\degree|°")
+_FUNCTION = re.compile(r"\\(?:arc)?(?:sin|cos|tan|cot|sec|csc)")
+_PERCENT = re.compile(rf"(?:\\?%|{_STYLE}\{{\s*(?:percent|percentage|pct)\s*\}}|percent)$")
+_MONEY = re.compile(rf"^(?:\\\$|{_STYLE}\{{\s*\$\s*\}}|€|£|\\pounds|\\euro|Rs\.?)\s*")
+_HALF = re.compile(rf"\s*(?:{_STYLE}\{{)?\s*([AaPp])\.?\s*[Mm]\.?\s*\}}?$")
+_TAIL = re.compile(rf"^(.*?)\s*((?:{_STYLE}\{{[^{{}}]*\}}\s*(?:\^\{{?-?[0-9]\}}?)?\s*(?:/\s*)?)+)$", re.DOTALL)
+_BARE_TAIL = re.compile(r"^(-?[\d.,/{}\\frac ]*[\d}])(\s*)([A-Za-z][a-zA-Z]+(?:[ /][A-Za-z]+)*(?:\^\{?[23]\}?)?)$")
+_BASED = re.compile(
+    rf"(?:{_STYLE}|(?=\{{))?\{{?([0-9A-F]+)\}}?(?:_|\s*(?:{_STYLE}\{{)?\s*\(?(?:in\s+)?base\s*)\{{?(?:{_STYLE}\{{)?\s*([0-9]+|[a-z]+)\s*[)}}]*"
+)
+_WORD = re.compile(r"(?=.{3})[a-z]+[aeiouy][a-z]*|odd")  # `abc` is a product
+_LEAD = re.compile(
+    rf"(?:{_STYLE}\{{)?\s*(?:(?:so|thus|hence|therefore),? )?(?:the )?(?:final )?(?:answer|value|solution)s?(?:\}})?\s*(?:is|are|:|=)"
+    r"[\s:]*(?P<close>\})?\s*(?P<rest>.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_BEFORE = re.compile(rf"{_STYLE}\{{\s*([A-Za-z ]+?)\s*\}}(.+)", re.DOTALL)
+_SENTENCE = re.compile(r"[A-Za-z]+(?:[ '-][A-Za-z]+)*[.!]?")
+
+
+@lru_cache(maxsize=4096)
+def read(form: str) -> Form | None:
+    """Return the answer; None if brackets are not closed or a part is empty."""
+    text = form.strip().rstrip(".").strip() if not form.rstrip().endswith(("..", "\\.")) else form.strip()
+    if not text or not (is_closed(text) or text[0] == "]" or text[-1] == "["):
+        return None
+    for reader in _READERS:
+        if (answer := reader(text, read)) is not None:
+            return answer
+    return Formula(text) if is_closed(text) else None
+
+
+def readings(form: str) -> list[Form]:
+    """Return all possible meanings of an answer: `60,120` is one number, or two."""
+    first = read(form)
+    if first is None:
+        return []
+    if isinstance(first, Number) and re.fullmatch(r"-?[0-9]{1,3}(?:,[1-9][0-9]{2})+", form):
+        return [first, Several("list", tuple(Number(Fraction(int(part))) for part in form.split(",")))]
+    return [first]
+
+
+def _number(text: str, read: structures.Read) -> Form | None:
+    return plain_numbers.read(text)
+
+
+def _empty(text: str, read: structures.Read) -> Form | None:
+    return Words("none") if text in ("\\emptyset", "\\{\\}") else None
+
+
+def _outer_braces(text: str, read: structures.Read) -> Form | None:
+    """Parse `{5}` as 5."""
+    return read(text[1:-1]) if text[0] == "{" and text[-1] == "}" and is_closed(text[1:-1]) else None
+
+
+def _parse_styled(text: str, read: structures.Read) -> Form | None:
+    """Parse `\\text{...}` around the full answer."""
+    if not (match := STYLED.fullmatch(text)):
+        return None
+    inside = match[1].strip()
+    if len(inside) == 1 and inside.isalpha():
+        return Formula(inside)
+    return (_words(inside, read) or read(inside)) if inside else None
+
+
+def _date(text: str, read: structures.Read) -> Form | None:
+    """Parse `March 5, 2024`, `5th of March` and `2024-03-05`."""
+    plain = STYLED.sub(r"\1", text).strip()
+    found = words.date(plain) if plain[:1].isalnum() and len(plain) < 40 else None
+    return Words(found) if found else None
+
+
+def _words(text: str, read: structures.Read) -> Form | None:
+    """Parse a sentence or a word; `forty-two` is a number, `yes` and `true` have one spelling each."""
+    if not _SENTENCE.fullmatch(text):
+        return None
+    plain = text.rstrip(".!").lower()
+    if (number := words.value(plain)) is not None:
+        return Number(Fraction(number))
+    names = re.findall(r"[a-z]+", plain)
+    if (named := words.numbers(" ".join(names))) and names[-1] not in ("integer", "real", "rational"):
+        return NamedSet(*named)
+    if (len(names) > 1 or len(plain) > 2) and (usual := words.meaning(" ".join(names))) is not None:
+        return Formula("\\infty") if usual == "infinite" else Words(usual)
+    if (" " in plain and all(len(word) > 1 or word in ("a", "i") for word in names)) or plain in words.SAME:
+        return Words(" ".join(words.SAME.get(word, word) for word in names))
+    return Words(plain) if _WORD.fullmatch(plain) else None
+
+
+def _choice(text: str, read: structures.Read) -> Form | None:
+    """Parse `(B)`, `B.` and `\\textbf{(B)} 12`. A bare letter is a formula, and equals a choice with this label."""
+    match = _CHOICE.fullmatch(text)
+    if not match or (label := text[: match.start(2)].strip()) == match[1] or not re.search(r"[):.} ]", label):
+        return None
+    rest = match[2].strip()
+    if not rest:
+        return Formula(match[1])
+    if _NO_VALUE.match(rest):
+        return None
+    value = read(rest)
+    return Labeled(match[1], value) if value is not None else None
+
+
+def _clock(text: str, read: structures.Read) -> Form | None:
+    half = ""
+    if match := _HALF.search(text):
+        text, half = text[: match.start()], match[1].lower() + "m"
+    if re.fullmatch(r"[01]?[0-9]|2[0-4]" if half else r"(?:[01]?[0-9]|2[0-4])(?::[0-5][0-9]){1,2}", text) or (
+        half and re.fullmatch(r"(?:0?[0-9]|1[0-2])(?::[0-5][0-9]){1,2}", text)
+    ):
+        sure = bool(half) or re.search(r":0", text) is not None  # `3:05`
+        return Clock(tuple(int(part) for part in text.split(":")), half, sure)
+    if half or text.startswith("\\{"):
+        return None
+    parts = [part for _, part in split(text, (":",))]
+    values = [read(part) for part in parts] if 2 <= len(parts) <= 5 and all(parts) else []
+    known = tuple(value for value in values if isinstance(value, Number | Formula))
+    return Ratio(known) if known and len(known) == len(values) and "=" not in text else None
+
+
+def _in_base(text: str, read: structures.Read) -> Form | None:
+    if not (match := _BASED.fullmatch(text)):
+        return None
+    base = int(match[2]) if match[2].isdigit() else words.value(match[2])
+    if base is None or not 2 <= base <= 36 or any(int(digit, 36) >= base for digit in match[1]):
+        return None
+    if base == 10:
+        return Number(Fraction(int(match[1])))
+    return InBase(match[1].lstrip("0") or "0", base)
+
+
+def _parse_after_words(text: str, read: structures.Read) -> Form | None:
+    """Parse a value after `the answer is`, or after words that add meaning, `at least`."""
+    if (match := _LEAD.fullmatch(text)) and not re.search(
+        r"[A-Za-z]", STYLED.sub("", text[: match.start("rest")])[10:40]
+    ):
+        rest = match["rest"]
+        if match["close"] is None and rest.endswith("}") and not is_closed(rest):
+            rest = rest[:-1]
+        return read(rest.strip(" .:"))
+    if (match := _BEFORE.fullmatch(text)) and (value := read(match[2].strip(" ,:"))) is not None:
+        names = match[1].lower().split()
+        if isinstance(value, Number | Formula) and {*names} & units.MEANING:
+            return Qualified(value, " ".join(names))
+    return None
+
+
+def _percent(text: str, read: structures.Read) -> Form | None:
+    if not (match := _PERCENT.search(text)):
+        return None
+    value = read(text[: match.start()])
+    if isinstance(value, Number) and not value.percent:
+        return Number(value.value, value.places, percent=True)
+    return Quantity(value, "%", known=True) if value is not None else None
+
+
+def _degrees(text: str, read: structures.Read) -> Form | None:
+    match = _DEGREES.search(text)
+    if not match or match.end() < len(text.rstrip()) or _FUNCTION.search(text):
+        return None
+    value = read(text[: match.start()])
+    return Quantity(value, "degree", known=True) if value is not None else None
+
+
+def _money(text: str, read: structures.Read) -> Form | None:
+    if not (match := _MONEY.match(text)):
+        return None
+    value = read(text[match.end() :])
+    unit = "$" if "$" in match[0] else match[0].strip("\\ .").lower()
+    return Quantity(value, unit, known=True) if isinstance(value, Number | Formula) else None
+
+
+def _parse_measured(text: str, read: structures.Read) -> Form | None:
+    """Parse a value with a unit, a counted noun, or words that add meaning."""
+    match = _TAIL.fullmatch(text) or _BARE_TAIL.fullmatch(text)
+    if not match or not match[1].strip():
+        return None
+    tail = " ".join(STYLED.sub(r" \1 ", match[match.re.groups]).split())
+    if (
+        match.re is _BARE_TAIL
+        and not match[2]
+        and not units.is_known(units.canonical(tail) or "")
+        and not _WORD.match(tail)
+    ):
+        return None  # `2ab` is a product
+    value = read(re.sub(r"(?:\\?[,;: ])+$", "", match[1]))
+    if value is None or not tail:
+        return value
+    multiplier = units.MULTIPLIERS.get(units.singular(tail.split()[0]))
+    if multiplier and isinstance(value, Number):
+        multiplied = Number(value.value * multiplier)
+        rest = tail.partition(" ")[2]
+        unit = units.canonical(rest) if rest else None
+        return Quantity(multiplied, unit, units.is_known(unit)) if unit else multiplied
+    unit = units.canonical(tail)
+    counted = isinstance(value, Number) or units.singular(tail) != tail.lower()  # `2^n subsets`, but not `n prime`
+    if unit is None or not (units.is_known(unit) or counted):
+        return Qualified(value, tail.lower())
+    return Quantity(value, unit, units.is_known(unit))
+
+
+_READERS: tuple[Callable[[str, structures.Read], Form | None], ...] = (
+    _number,
+    _empty,
+    _outer_braces,
+    _date,
+    _parse_styled,
+    _words,
+    _choice,
+    _clock,
+    _in_base,
+    structures.read_rows,
+    structures.read_family,
+    structures.read_congruence,
+    _money,
+    structures.read_plus_minus,
+    structures.read_several,
+    structures.read_set_operation,
+    structures.read_bracketed,
+    structures.read_relation,
+    _percent,
+    _degrees,
+    _parse_after_words,
+    _parse_measured,
+    structures.read_negative,
+)
