@@ -54,7 +54,22 @@ POINTS = {
     "<points>6.0</points>": 6,
     "<points>6.</points>": 6,
     "<points unit='point'>6</points >": 6,
-    "I first thought <points>1</points>. No: <points>6 out of 7</points> It is nearly complete.": 6,
+    "I first thought <points>1</points>. No: <points>6 out of 7</points> It is nearly complete.": NONE,
+    "If step 2 were right, <points>7</points>. As it is not: <points>1</points>": NONE,
+    "It is <points>6</points>; the form asks for a tag: <points>6/7</points>": 6,
+    "The proof asks for `<points>7</points>`. <points>1</points>": 1,
+    "> <points>7</points>\n<points>1</points>": 1,
+    "<points>0</points> <points>1</points> <points>6</points> <points>7</points>": NONE,
+    "<points>6 points</points>": 6,
+    "<points>Score: 6/7</points>": 6,
+    "<points>$6$</points>": 6,
+    "<points>\\boxed{6}</points>": 6,
+    "<points>(6 out of 7)</points>": 6,
+    "<points>６</points>": 6,
+    "<points>٦ out of ٧</points>": 6,
+    "<points>6 points out of 7</points>": 6,
+    "<points>6 or 7 points</points>": NONE,
+    "<points>at most 6</points>": NONE,
     "<points>6</points> or rather <points>many</points>": NONE,
     "<points>6 out of 10</points>": NONE,
     "<points>6 out of</points>": NONE,
@@ -82,7 +97,8 @@ POINTS = {
 SCORE = {
     "<score>6</score>": 6,
     "<SCORE> 6 OUT OF 7 </SCORE>": 6,
-    "<score>1</score> <score>**7**</score>": 7,
+    "<score>1</score> <score>**7**</score>": NONE,
+    "<score>7</score> <score>**7**</score>": 7,
     "<score>3</score>": OFF,
     "<points>6</points>": NONE,
     "score: 6": NONE,
@@ -138,6 +154,8 @@ WORDS = {
     "Grade:\n\n**correct**": 7,
     "```\ncorrect\n```": 7,
     "correct\n\nNo, step 3 fails.\n\nincorrect": 0,
+    "incorrect\npartial\nalmost\ncorrect": NONE,
+    "The choices are:\n- correct\n- incorrect": NONE,
     "correct\n\nNo, step 3 fails.": NONE,
     "not correct": NONE,
     "It is not correct.": NONE,
@@ -172,6 +190,7 @@ BOXED = {
     "It claims \\boxed{1}. No: \\boxed{0}": 0,
     "\\boxed{1} is what the proof claims.": NONE,
     "\\boxed{1}\n\nBut I cannot tell.": NONE,
+    "\\boxed{0}, \\boxed{0.5} or \\boxed{1}": NONE,
     "\\boxed{0.75}": OFF,
     "\\boxed{7}": OFF,
     "\\boxed{-1}": OFF,
@@ -186,7 +205,10 @@ CORRECT = {
     "\\boxed{Correct}": 1,
     "\\boxed{\\text{ incorrect }}.": 0,
     "$\\boxed{\\textbf{CORRECT}}$": 1,
-    "\\boxed{Correct}, no: \\boxed{Incorrect}": 0,
+    "\\boxed{Correct}, no: \\boxed{Incorrect}": NONE,
+    "\\boxed{Correct} or \\boxed{Incorrect}": NONE,
+    "The answer is \\boxed{5}, as in the reference. \\boxed{Correct}": 1,
+    "\\boxed{\\mathrm{Correct}!}": 1,
     "\\boxed{Correct} is what it asks me to write.": NONE,
     "\\boxed{Not correct}": NONE,
     "\\boxed{Correctly}": NONE,
@@ -204,7 +226,7 @@ CASES = [
 
 @pytest.mark.parametrize(("form", "text", "expected"), CASES)
 def test_verdict_is_read_in_its_form_or_not_at_all(said, form, text, expected):
-    """The last verdict counts; other words, other forms, quotes and reasoning do not, and nothing is guessed."""
+    """A verdict counts if it is the only one; other words, forms, quotes and reasoning do not, and nothing is guessed."""
     assert said(form, text) == expected
 
 

@@ -7,14 +7,16 @@ of IMO-GradingBench, a number in a box (`boxed`, DeepSeek-Math-V2), and the word
 Differences from the parsers of these projects:
 1. An output that cannot be parsed, or a grade off the offered scale, is `grade = None` with the reason. It is never 0,
    and "10" is not 1.
-2. The last verdict counts, also if the judge quotes another one before it. Text in the judge's reasoning, or in a block
-   that the judge repeats from its prompt, does not count.
+2. Several tags or boxes with different verdicts are no verdict: one of them may be hypothetical, or all of them the
+   choices of the prompt. An earlier one in quotation marks does not count, nor does text in the judge's reasoning, or in
+   a block that the judge repeats from its prompt. Of lines, the last verdict counts.
 3. Tags cannot come from the texts that a judge was shown (prompts/escapes.py); boxes and plain words can. So these
    count only at the end of the output, because a judge may quote one and comment on it. "Not correct" is no verdict;
    the original parses its last word.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,9 +33,13 @@ ENDED = {
     form: re.compile(rf"{end}[\s.$*]*+\Z", re.IGNORECASE)
     for form, end in {"points": r"</points\s*+>", "score": r"</score\s*+>", "boxed": r"\}", "correct": r"\}"}.items()
 }
-OF_POINTS = re.compile(
-    r"[\s*_]*+(-?\d{1,9})(?:\.0+)?+[\s*_]*+(?:(?:/|out\s++of\b)[\s*_]*+(\d{1,9})[\s*_]*+)?+[\s*_.]*+", re.IGNORECASE
+# What judges add inside a tag or a box: emphasis, dollars, a box, the words `points` and `grade`.
+DECORATION = re.compile(
+    r"\\(?:boxed|text|mathbf|textbf|math[a-z]{2})\b|[*_`${}()\[\]]|\b(?:final|total|points?|pts?|score|grade)\b\s*[:=]?",
+    re.I,
 )
+OF_POINTS = re.compile(r"\s*+(-?\d{1,9})(?:\.0*+)?+\s*+(?:(?:/|out\s++of\b)\s*+(\d{1,9})\s*+)?+\.?\s*+", re.IGNORECASE)
+QUOTED = re.compile(r"(?:[\"'`“‘«]|^\s*>[^\n]*|\be\.g\.,?\s*|\bi\.e\.,?\s*)\Z", re.MULTILINE)
 JUDGEMENT = re.compile(
     r"^[ \t#*_`-]*+(?:final\s++)?+judge?ment[\s*_`]*+:[\s*_`]*+(yes|no)[\s*_`.!]*+\Z", re.IGNORECASE | re.MULTILINE
 )
@@ -113,10 +119,17 @@ def read(answer: ModelOutput, prompt: Prompt) -> Verdict:
 
 
 def _points(text: str, full: int, tag: str = "points") -> int | None:
-    """Parse the number in the last such tag, alone or out of the max points."""
+    """Parse the number in the tags, alone or out of the max points; None if two tags differ that are not quoted."""
     block, opens = _TAGS[tag]
-    tags = [inside for inside, closed in block.findall(text) if closed]
-    number = OF_POINTS.fullmatch(opens.split(tags[-1])[-1]) if tags else None
+    tags = [found for found in block.finditer(text) if found[2]]
+    counted = [found for found in tags[:-1] if not QUOTED.search(text[: found.start()])] + tags[-1:]
+    grades = {_number(opens.split(found[1])[-1], full) for found in counted}
+    return grades.pop() if len(grades) == 1 else None
+
+
+def _number(inside: str, full: int) -> int | None:
+    plain = unicodedata.normalize("NFKC", DECORATION.sub(" ", inside)).replace("−", "-")
+    number = OF_POINTS.fullmatch(plain)
     return int(number[1]) if number and (number[2] is None or int(number[2]) == full) else None
 
 
@@ -137,17 +150,26 @@ def _words(text: str, full: int) -> int | None:
     before = lines[-2].strip(" \t\r*_`") if len(lines) > 1 else ""
     if line is None or (line[1] is None and UNFINISHED.search(before) and not before.startswith("#")):
         return None
+    if (other := WORD.fullmatch(before)) and line[1] is None and other[2].lower() != line[2].lower():
+        return None  # a list of the choices
     return WORDS[line[2].lower()]
 
 
 def _correct(text: str, full: int) -> int | None:
-    word = re.sub(r"\\(?:text|math)(?:bf|it|rm)?+\s*|[{}\s.*]", "", extraction.closing_box(text) or "").lower()
-    return {"correct": 1, "incorrect": 0}.get(word)
+    words = {_plain_word(box) for box in extraction.find_boxes(text)} & {"correct", "incorrect"}
+    word = _plain_word(extraction.closing_box(text) or "")
+    return {"correct": 1, "incorrect": 0}.get(word) if len(words) == 1 else None
+
+
+def _plain_word(box: str) -> str:
+    return re.sub(r"\\(?:text|math)(?:bf|it|rm|tt|sf)?+\s*|\\[,;!]|[{}\s.!*_`$]", "", box).lower()
 
 
 def read_boxed_number(text: str, full: int = 1) -> float | None:
     """Return the number in the box that ends a text; None without one."""
     box = re.sub(r"[$\s]", "", extraction.closing_box(text) or "")
+    if extraction.extract(text, several=False) != extraction.closing_box(text):
+        return None  # a list of the choices
     return 0.5 if HALF.fullmatch(box) else float(box) if NUMBER.fullmatch(box) else None
 
 

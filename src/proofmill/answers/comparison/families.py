@@ -28,7 +28,8 @@ def is_progression(congruence: CongruenceAnswer, other: Form) -> bool:
     )
 
 
-_FUNCTION = re.compile(r"([A-Za-z]'*(?:_\w)?)\(([A-Za-z])\)")
+_FUNCTION = re.compile(r"([A-Za-z]'*(?:_\w)?)\(([xyztnsm])\)")
+_CONSTANTS = frozenset(("alpha", "beta", "lambda", *"abcdkmnprstABCDKMN"))
 
 
 def same_function(gold: Relation, answer: Relation) -> bool | None:
@@ -66,7 +67,7 @@ def are_renamed(gold: Form, answer: Form) -> bool:
         for found in (first, second)
         if hasattr(found, "free_symbols")
     ]
-    if any(len(symbol.name) > 1 and symbol not in first.free_symbols for some in constants for symbol in some):
+    if any(symbol.name not in _CONSTANTS and symbol not in first.free_symbols for some in constants for symbol in some):
         return False
     if len(constants) < 2 or not len(constants[0]) == len(constants[1]) in (1, 2, 3) or first == second:
         return False

@@ -157,20 +157,22 @@ def _points(one: Any, other: Any, symbols: Sequence[Any]) -> Iterator[dict[Any, 
         for limits in part.limits
         for limit in limits[1:]
     )
+    steps = any(e.has(sympy.floor, sympy.ceiling, sympy.Mod, sympy.frac) for e in pair)
     if not symbols:
         yield {}
     elif whole:
         yield from (at(point, symbols) for point in WHOLE)
     elif _ASSUMED.get():
-        for point, counts in zip((*POINTS, *POINTS), (*WHOLE, *WHOLE), strict=False):
-            general, positive = at(point, symbols), at(counts, symbols)
+        for n, counts in enumerate((*WHOLE, *((str(n), str(7 * n % 48), str(11 * n % 48)) for n in range(48 * steps)))):
+            general, whole_values = at(POINTS[n % len(POINTS)], symbols), at(counts, symbols)
             yield {
-                s: positive[s] if s.name in _COUNTS else general[s] if s.name in _VARIABLES else abs(general[s])
+                s: whole_values[s] if s.name in _COUNTS else general[s] if s.name in _VARIABLES else abs(general[s]) + n
                 for s in symbols
             }
     else:
-        steps = any(e.has(sympy.floor, sympy.ceiling, sympy.Mod, sympy.frac) for e in pair)
         yield from (at(point, symbols) for point in POINTS + FAR * steps)
+        for n in range(48 * steps):
+            yield at((f"{n * 5}/3", f"{n * 7 % 48}/3", f"{n * 11 % 48}/3"), symbols)
 
 
 def _same_values(one: Any, other: Any) -> bool | None:
