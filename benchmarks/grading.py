@@ -1,6 +1,6 @@
 """Compare our verifier of final answers (two workers) with math-verify in a plain loop and in a plain pool, on MATH.
 
-    python benchmarks/grading.py [--rows 3000] [--data ../shared/data] [--verdicts]
+    python benchmarks/grading.py [--rows 3000] [--data ../shared/data] [--verdicts | --forms]
 
 Half of the rows are solutions of MATH with their own gold answer, half with that of another row. No two rows have the
 same gold answer and solution; in the second half, no two have the same gold and final answer. One row in 1,000 has an
@@ -11,7 +11,9 @@ extraction, answers as written), from which ours differ on purpose.
 
 Then gold answers of MATH and IMO-AnswerBench are changed in value, or written differently
 (tests/fixtures/rewriting.py). Counted are changed answers that a verifier accepts, and equal ones that it does not
-accept. `--verdicts` runs only this.
+accept. `--verdicts` runs only this, and adds the pairs of tests/answers/pairs.csv.
+
+`--forms` prints the table of docs/final-answers.md: a few of these pairs for each topic, with both verdicts.
 """
 
 import argparse
@@ -158,11 +160,14 @@ def main() -> None:
     shared = Path(__file__).resolve().parents[2] / "shared" / "data"
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("PROOFMILL_DATA", shared)))
     parser.add_argument("--verdicts", action="store_true")
+    parser.add_argument("--forms", action="store_true")
     options = parser.parse_args()
-    logging.getLogger("math_verify").setLevel(logging.ERROR)
+    logging.getLogger("math_verify").setLevel(logging.CRITICAL)
+    if options.forms:
+        return forms()
     verdicts(options.data)
     if options.verdicts:
-        return
+        return own_pairs()
     easy = rows(options.data, options.rows)
     hard = hanging(max(1, len(easy) // EVERY))
     mixed = list(easy)
@@ -206,6 +211,50 @@ def verdicts(data: Path) -> None:
     for name, (wrong, right) in (("ours", mine), ("math-verify", theirs)):
         unscored = sum(status in ("unparsable", "no-gold") for status in right)
         print(f"| {name} | {wrong.count('correct')} | {len(right) - right.count('correct')} | {unscored} |", flush=True)
+
+
+PAIRS = Path(__file__).parents[1] / "tests" / "answers" / "pairs.csv"
+SHOWN = {"right": 3, "wrong": 2, "unscored": 1}  # rows of the table, of each topic
+
+
+def pairs() -> list[dict[str, str]]:
+    """Return the pairs of tests/answers/pairs.csv: topic, gold, answer, verdict, and the text with a box."""
+    with PAIRS.open(encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file))
+    return [
+        {**row, "text": row["answer"] if "\\box" in row["answer"] else f"\\boxed{{{row['answer']}}}"} for row in found
+    ]
+
+
+def own_pairs() -> None:
+    """Print false positives and false negatives on our own pairs, of both verifiers."""
+    found = pairs()
+    rows = [(row["gold"], row["text"]) for row in found]
+    with Verifier(2) as verifier:
+        mine = [check.status for check in verifier.check(rows)]
+    theirs = [out_of_the_box(row) for row in rows]
+    counts = {verdict: sum(row["verdict"] == verdict for row in found) for verdict in SHOWN}
+    print(
+        f"\n{len(found):,} own pairs: {counts['right']} right, {counts['wrong']} wrong, {counts['unscored']} unclear\n"
+    )
+    print("| verifier | not right, but accepted | right, but refused | right, but unscored |\n|---|---|---|---|")
+    for name, statuses in (("ours", mine), ("math-verify", theirs)):
+        right = [status for row, status in zip(found, statuses, strict=True) if row["verdict"] == "right"]
+        others = [status for row, status in zip(found, statuses, strict=True) if row["verdict"] != "right"]
+        unscored = sum(status in ("unparsable", "no-gold") for status in right)
+        print(f"| {name} | {others.count('correct')} | {right.count('wrong')} | {unscored} |")
+
+
+def forms() -> None:
+    """Print a Markdown table of some pairs of each topic, with our verdicts and those of math-verify."""
+    print("| reference | answer | verdict | math-verify |\n|---|---|---|---|")
+    for topic in dict.fromkeys(row["topic"] for row in pairs()):
+        for verdict, number in SHOWN.items():
+            some = [row for row in pairs() if (row["topic"], row["verdict"]) == (topic, verdict)]
+            for row in some[:number]:
+                cells = [f"`{row[side]}`".replace("|", "\\|") for side in ("gold", "answer")]
+                theirs = {"correct": "right"}.get(status := out_of_the_box((row["gold"], row["text"])), status)
+                print(f"| {cells[0]} | {cells[1]} | {verdict} | {theirs} |")
 
 
 def differ(whose: str, some: list[Row], mine: list[str], theirs: list[str]) -> None:

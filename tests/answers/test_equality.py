@@ -1,12 +1,17 @@
 """Equality of answers through the full verifier: pairs that must differ, and pairs that are one answer."""
 
 import csv
+import io
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from mill import ROOT
+from proofmill.__main__ import main
 from proofmill.answers.final_answers import judge
 from proofmill.answers.verifier import Verifier
 from rewriting import changes, rewritings
@@ -99,6 +104,45 @@ def test_pairs_of_all_forms_have_their_verdicts():
     assert [row for row, verdict in zip(rows, verdicts, strict=True) if verdict != row["verdict"]] == []
     assert Counter(verdicts).keys() == {"right", "wrong", "unscored"}
     assert all(check.detail for check, verdict in zip(checks, verdicts, strict=True) if verdict == "unscored")
+
+
+def test_table_of_forms_in_the_docs_is_what_both_verifiers_say():
+    """docs/final-answers.md has the output of `benchmarks/grading.py --forms`."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "grading.py"), "--forms"]
+    table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert table.count("\n") > 80 and table in (ROOT / "docs" / "final-answers.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        (["1/2", "0.5"], ["right", "reference 1/2", "number 1/2", "answer    0.5", "number 1/2"]),
+        (
+            ["A", "(A) or (B)"],
+            ["wrong", "reference A", "formula A", "answer    (A) or (B)", "list of 2: formula A; formula B"],
+        ),
+        (
+            ["1/2x", "x/2"],
+            [
+                "unscored (unparsable): not clear: 1/2x can be read in two ways",
+                *("reference 1/2x", "formula 1/2x", "answer    x/2", "formula x/2"),
+            ],
+        ),
+    ],
+)
+def test_verify_says_the_verdict_and_how_each_side_was_read(arguments, lines, capsys, monkeypatch):
+    """`proofmill verify` prints right, wrong or unscored with the reason, then both readings."""
+    monkeypatch.setattr(sys, "argv", ["proofmill", "verify", *arguments])
+    main()
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == lines
+
+
+def test_verify_reads_a_response_from_standard_input(capsys, monkeypatch):
+    """A full response has its final answer extracted."""
+    monkeypatch.setattr(sys, "argv", ["proofmill", "verify", "7", "-"])
+    monkeypatch.setattr(sys, "stdin", io.StringIO("First 6.\nSo \\boxed{7}."))
+    main()
+    assert capsys.readouterr().out.startswith("right\n")
 
 
 @pytest.fixture(scope="module")

@@ -291,6 +291,16 @@ def test_doubtful_zero_says_why(judged):
     assert [(v.grade, v.text.count("doubtful")) for v in found] == [(0, 1), (0, 0), (0, 2)]
 
 
+@pytest.mark.parametrize(("stop", "grades"), [("end", [1, 1]), ("length", [0, 1])])
+def test_last_number_of_a_truncated_response_is_no_answer(judged, stop, grades):
+    """A flexible reading takes the last number only of a finished response, and a stated answer of any."""
+    texts = ["We get 6, then 17", "The answer is 17.\nLet me check that 5"]
+    submissions = [Submission("?", "17", None, text, stop_reason=stop) for text in texts]
+    found, _ = judged({}, {"judges": ["final-answer-flexible"]}, submissions)
+    assert [verdict.grade for verdict in found] == grades
+    assert [verdict.reason == "no-answer" for verdict in found] == [grade == 0 for grade in grades]
+
+
 def test_grades_of_many_scripts_stay_with_their_scripts(judged, monkeypatch):
     """Many submissions through rounds, escalation and blocks: each verdict is its own submission's."""
     monkeypatch.setattr("proofmill.calls.runner.BLOCK", 8)

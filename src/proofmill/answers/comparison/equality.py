@@ -55,7 +55,7 @@ def doubt(gold: Form, answer: Form) -> str:
             return "doubtful: only one of the two is a percentage"
         if gold.value != answer.value:
             return "doubtful: one is rounded from the other"
-    if isinstance(gold, Family) or isinstance(answer, Family) or are_renamed(gold, answer):
+    if isinstance(gold, Family) or isinstance(answer, Family) or are_renamed(gold, answer, sure=True):
         return "doubtful: letters that stand for any number differ"
     if isinstance(gold, Relation) != isinstance(answer, Relation) and not find_cuts(gold, answer):
         return "doubtful: only one of the two has a name before its value"
@@ -318,8 +318,11 @@ def _in_order(one: Several, other: Several) -> Several:
     names = [member.name or "" for member in one.members if isinstance(member, Relation)]
     if len({*names}) < len(names):
         return one
-    members = sorted(one.members, key=lambda member: member.name or "" if isinstance(member, Relation) else "")
-    return Several("tuple", tuple(member.sides[-1] for member in members if isinstance(member, Relation)))
+    order = sorted(names)
+    if order != names and not ({*names} <= {*"xyzw"} or {*names} <= {*"abcde"}):
+        raise Unclear("the order of the named values")
+    values = {member.name: member.sides[-1] for member in one.members if isinstance(member, Relation)}
+    return Several("tuple", tuple(values[name] for name in order))
 
 
 _COMPARED = (

@@ -6,7 +6,7 @@ from itertools import permutations
 from typing import Any
 
 from proofmill.answers.comparison import identities
-from proofmill.answers.comparison.values import expression
+from proofmill.answers.comparison.values import Unclear, expression
 from proofmill.answers.reading.forms import CongruenceAnswer, Family, Form, Formula, Number, Relation, Several
 
 Equal = Callable[[Form, Form], bool]
@@ -44,10 +44,11 @@ def same_function(gold: Relation, answer: Relation) -> bool | None:
     return identities.same(value, changed.xreplace({letters[other[2]]: letters[one[2]]}))
 
 
-def are_renamed(gold: Form, answer: Form) -> bool:
+def are_renamed(gold: Form, answer: Form, sure: bool = False) -> bool:
     """Return whether two answers are equal up to the names of constants that the problem does not give.
 
-    These are the letters of `f(x)=ax+b` other than x, and a constant of integration, `+C`.
+    These are the letters of `f(x)=ax+b` other than x, and a constant of integration, `+C`. Raises Unclear if the same
+    letters are only in other places, unless the answers are `sure` to be equal.
     """
     if isinstance(gold, Relation) and isinstance(answer, Relation):
         name = _FUNCTION.fullmatch(gold.name or "")
@@ -67,14 +68,18 @@ def are_renamed(gold: Form, answer: Form) -> bool:
         for found in (first, second)
         if hasattr(found, "free_symbols")
     ]
-    if any(symbol.name not in _CONSTANTS and symbol not in first.free_symbols for some in constants for symbol in some):
+    if len(constants) < 2 or len(constants[0]) != len(constants[1]) or not 0 < len(constants[0]) < 4 or first == second:
         return False
-    if len(constants) < 2 or not len(constants[0]) == len(constants[1]) in (1, 2, 3) or first == second:
-        return False
-    mine, theirs = (sorted(some, key=str) for some in constants)
-    return any(
+    mine, theirs = ([symbol for symbol in some if symbol not in constants[1 - n]] for n, some in enumerate(constants))
+    permuted = not mine  # `ax+b` and `bx+a`
+    if permuted:
+        mine = theirs = constants[0]
+    equal = all(symbol.name in _CONSTANTS for symbol in theirs) and any(
         identities.same(first, second.xreplace(dict(zip(theirs, chosen, strict=True)))) for chosen in permutations(mine)
     )
+    if equal and permuted and not sure:
+        raise Unclear("constants may have other names")
+    return equal and not permuted
 
 
 def _is_added(symbol: Any, expression: Any) -> bool:

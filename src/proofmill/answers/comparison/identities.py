@@ -185,6 +185,7 @@ def _same_values(one: Any, other: Any) -> bool | None:
     if _ASSUMED.get() and (not symbols or one.has(sympy.Abs) or other.has(sympy.Abs)):
         return False
     looked = differ = False
+    strict = not symbols or one.has(sympy.Abs) or other.has(sympy.Abs)  # `\\ln|x|` is not `\\ln x`
     for symbol_values in _points(one, other, symbols):
         values = [value_of(expression, symbol_values) for expression in (one, other)]
         if values[0] is None or values[1] is None:
@@ -192,7 +193,7 @@ def _same_values(one: Any, other: Any) -> bool | None:
                 return None
             continue
         if not _agree(*values):
-            if not symbols or not (_is_imaginary(one, symbol_values) or _is_imaginary(other, symbol_values)):
+            if strict or not (_is_imaginary(one, symbol_values) or _is_imaginary(other, symbol_values)):
                 return False
             differ = True
         else:
