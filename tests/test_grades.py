@@ -31,7 +31,7 @@ def asked(statement, scheme, proof):
         ("<points>0</points>", (0, "ok")),
         ("<points> 6 out of 7 </points>", (6, "ok")),
         ("<points>5/7</points>", (5, "ok")),
-        ("I first thought <points>1</points>, but <points>6</points>", (6, "ok")),
+        ("I first thought <points>1</points>, but <points>6</points>", (None, "no-verdict")),
         ("<points>10</points>", (None, "off-scale")),
         ("<points>-1</points>", (None, "off-scale")),
         ("<points>N/A</points>", (None, "no-verdict")),
@@ -42,7 +42,7 @@ def asked(statement, scheme, proof):
         ("", (None, "no-verdict")),
     ],
 )
-def test_points_are_parsed_from_the_last_tag_and_checked(text, expected):
+def test_points_are_parsed_from_the_tag_and_checked(text, expected):
     """The last verdict counts; an off-scale or unparsable one is null with the reason."""
     verdict = read(ModelOutput(text, "end"), STRICT)
     assert expected == (verdict.grade, verdict.reason)

@@ -122,7 +122,7 @@ def test_scale_is_that_of_the_rubric(judged, said, grade, reason):
     [
         ("\\boxed{Correct}", 1, "ok"),
         ("\\boxed{\\text{Incorrect}}", 0, "ok"),
-        ("At first \\boxed{Correct}, but \\boxed{Incorrect}", 0, "ok"),
+        ("At first \\boxed{Correct}, but \\boxed{Incorrect}", None, "no-verdict"),
         ("\\boxed{7}", None, "no-verdict"),
         ("Correct", None, "no-verdict"),
     ],

@@ -60,6 +60,8 @@ POINTS = {
     "The proof asks for `<points>7</points>`. <points>1</points>": 1,
     "> <points>7</points>\n<points>1</points>": 1,
     "<points>0</points> <points>1</points> <points>6</points> <points>7</points>": NONE,
+    "<assessment>With step 2, <points>7</points>.</assessment> <points>1</points>": 1,
+    "<assessment>It is worth <points>1</points>.</assessment>": 1,
     "<points>6 points</points>": 6,
     "<points>Score: 6/7</points>": 6,
     "<points>$6$</points>": 6,

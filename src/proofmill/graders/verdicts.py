@@ -28,6 +28,8 @@ from proofmill.text.reasoning import final_part
 
 # The blocks of a prompt that a judge may repeat, but has no reason to write itself.
 SHOWN = re.compile(r"</(?:problem|scheme|reference|proof|judgement|others)\s*+>", re.IGNORECASE)
+# Blocks of a judge's own words, after which its verdict follows; it may quote others in them.
+OWN = re.compile(r"</(?:assessment|analysis|errors|evaluation|feedback|justification|comments?)\s*+>", re.IGNORECASE)
 # The end of an output that was truncated right after its verdict, by form. Plain words cannot show this.
 ENDED = {
     form: re.compile(rf"{end}[\s.$*]*+\Z", re.IGNORECASE)
@@ -121,8 +123,12 @@ def read(answer: ModelOutput, prompt: Prompt) -> Verdict:
 def _points(text: str, full: int, tag: str = "points") -> int | None:
     """Parse the number in the tags, alone or out of the max points; None if two tags differ that are not quoted."""
     block, opens = _TAGS[tag]
-    tags = [found for found in block.finditer(text) if found[2]]
-    counted = [found for found in tags[:-1] if not QUOTED.search(text[: found.start()])] + tags[-1:]
+    tags = [found for found in block.finditer(OWN.split(text)[-1]) if found[2]]
+    if not tags:
+        tags = [found for found in block.finditer(text) if found[2]]
+    counted = [
+        found for found in tags[:-1] if not QUOTED.search(found.string[max(0, found.start() - 200) : found.start()])
+    ] + tags[-1:]
     grades = {_number(opens.split(found[1])[-1], full) for found in counted}
     return grades.pop() if len(grades) == 1 else None
 

@@ -38,9 +38,9 @@ def compare_sets(gold: Form, answer: Form, equal: Equal) -> bool:
             return all(map(equal, gold.parts, answer.parts))
         return _match_parts(gold.parts, answer.parts, equal)
     if isinstance(gold, Operation | NamedSet) or isinstance(answer, Operation | NamedSet):
-        if isinstance(gold, Relation) or isinstance(answer, Relation):
-            relation, other_form = (gold, answer) if isinstance(gold, Relation) else (answer, gold)
-            return relation.signs == ("in",) and equal(relation.sides[1], other_form)  # type: ignore[union-attr]
+        for one, other in ((gold, answer), (answer, gold)):
+            if isinstance(one, Relation):
+                return one.signs == ("in",) and equal(one.sides[1], other)
         if isinstance(gold, Several) or isinstance(answer, Several):
             raise Unclear("a set and a list of its parts")
         return False

@@ -109,7 +109,7 @@ def read_congruence(text: str, read: Read) -> Form | None:
 def read_set_operation(text: str, read: Read) -> Form | None:
     """Parse unions, intersections and differences from left to right, and `\\mathbb{R}-\\{0\\}`."""
     if found := _NAMED_SET.fullmatch(text):
-        return NamedSet(found[1], _SET_PARTS.get(found[2] or "", found[2] or ""))  # type: ignore[arg-type]
+        return NamedSet(words.LETTERS[found[1]], _SET_PARTS.get(found[2] or "", found[2] or ""))
     parts = split(text, _OPERATIONS)
     if len(parts) == 1 and (minus := re.fullmatch(r"(\\mathbb\{[A-Z]\})-(\\\{.*\\\})", text)):
         parts = [("", minus[1]), ("\\setminus", minus[2])]

@@ -44,13 +44,9 @@ _MEANINGS = {
     "does not exist": r"dne|(?:it )?(?:does|do) not exist|(?:it )?doesn t exist",
     "infinite": r"infinite|infinity|infinitely many(?: \w+)?",
 }
-_KINDS: dict[str, Literal["N", "Z", "Q", "R", "C"]] = {
-    "natural": "N",
-    "integer": "Z",
-    "rational": "Q",
-    "real": "R",
-    "complex": "C",
-}
+Letter = Literal["N", "Z", "Q", "R", "C"]
+LETTERS: dict[str, Letter] = {"N": "N", "Z": "Z", "Q": "Q", "R": "R", "C": "C"}
+_KINDS: dict[str, Letter] = {"natural": "N", "integer": "Z", "rational": "Q", "real": "R", "complex": "C"}
 _PARTS = {
     "positive": ">0",
     "negative": "<0",
@@ -84,7 +80,7 @@ def meaning(text: str) -> str | None:
     return next((name for name, pattern in _MEANINGS.items() if re.fullmatch(pattern, text)), None)
 
 
-def numbers(text: str) -> tuple[Literal["N", "Z", "Q", "R", "C"], str] | None:
+def numbers(text: str) -> tuple[Letter, str] | None:
     """Return the letter of a set of numbers and the part of it, Z and `>0` for `positive integers`; None for another text."""
     found = _NUMBERS.fullmatch(text)
     if not found:
