@@ -59,13 +59,13 @@ def unclear(gold: str, answer: str, equal: bool) -> str:
 
 
 def _letters(products: set[str]) -> list[list[str]]:
-    return sorted(sorted(product.strip("()")) for product in products)
+    return sorted(sorted(re.sub("[^A-Z]", "", product)) for product in products)
 
 
 def _products(text: str) -> set[str]:
     """Return the products of capital letters in a formula, as written; a power of a product keeps its brackets."""
     found = _PRODUCT.findall(text.replace("\\cdot", "").replace(" ", ""))
-    return {letters for product in found if len(letters := re.sub("[^A-Z()]", "", product)) > 1}
+    return {re.sub("[{}]", "", product) for product in found if len(re.sub("[^A-Z]", "", product)) > 1}
 
 
 @contextmanager

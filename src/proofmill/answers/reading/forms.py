@@ -33,9 +33,9 @@ class Words:
 
 @dataclass(frozen=True)
 class Several:
-    """Several values: a `list` without brackets, a `tuple` in round ones, a `set` in curly ones."""
+    """Several values: a `list` without brackets, a `tuple` in round ones, a `set` in curly ones, `either` option."""
 
-    kind: Literal["list", "tuple", "set"]
+    kind: Literal["list", "tuple", "set", "either"]
     members: tuple["Form", ...]
 
 

@@ -33,7 +33,7 @@ _MIXED = re.compile(r"(?<![0-9.^_}])([0-9]+)\s*(\\frac\s*\{([0-9]+)\}\{([0-9]+)\
 _ODD_ROOT = re.compile(r"\\sqrt\s*\[([0-9]*[13579])\]\s*(?=\{)")
 _APPLIED = re.compile(  # what the parser would multiply out, or drop
     r"(?<![A-Za-z\\])(?P<name>[fghFGH]|C(?=\([^,()]+,[^,()]+\))|\\(?:var)?phi|\\(?:sigma|tau|psi|gcd|Re|Im)|\\operatorname\{\s*(?P<word>[A-Za-z]+)\s*\})"
-    r"(?P<index>_(?:\w|\{[^{}]*\}))?\s*(?=\()"
+    r"(?P<index>(?:_(?:\w|\{[^{}]*\}))?(?:\^\{-1\})?)\s*(?=\()"
 )
 _FRACTIONAL = re.compile(r"(?=\\\{)")
 _DOUBLE_FACTORIAL = re.compile(r"([0-9]+|(?<![A-Za-z\\])[A-Za-z]|\([^()]*\))!!")
@@ -44,7 +44,7 @@ _PROSE = re.compile(  # two words, or one that is neither a product of letters n
     r"|(?<![\\A-Za-z{])(?!floor|ceil|arc|infin|cosec)(?=[A-Za-z]{4})[A-Za-z][a-z]*[aeiou][a-z]*(?![A-Za-z])"
 )
 _UNREAD = re.compile(
-    r"[0-9]'|[?@#&]|(?<![_^0-9.])[0-9.]+ [0-9]|\.\.|\\[lc]?dots|\\pm|\\star|\\(?:text|mathrm)\{[^{}]*\s[^{}]*\}"
+    r"[0-9]'|[?@#&]|(?<![_^0-9.])[0-9.]+ [0-9]|\.\.|\\[lc]?dots|\\pm|\\star|\\(?:text|mathrm)\{[^{}]*(?:\s[^{}]*|[A-Za-z]{3}[^{}]*)\}"
 )
 _LARGE_I = re.compile(r"(?<![A-Za-z\\])I(?![A-Za-z])|(?<![A-Za-z\\{])I(?=[A-Za-z(_^])")
 

@@ -59,6 +59,7 @@ _NAMED_SET = re.compile(
     r"\\(?:mathbb|mathbf|Bbb)\{?([RZNQC])\}?(?:[_^]\{?\s*(\+|-|\*|>0|<0|\\ge0|\\le0|\\ne0|\\neq0|>=0)\s*\}?)?"
 )
 _IF = re.compile(rf"(?:{_STYLE}\{{)?\s*(?:if|for|when)\s*\}}?(?![a-z])")
+_OPTIONS = tuple(Formula(letter) for letter in "ABCDEFGHIJ")
 _OR = re.compile(r"(?<![A-Za-z])or(?![A-Za-z])|\\vee")
 _GROUPED = re.compile(r"[^,]*[=<>~$ ]-?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")  # `x=1,234` is one value
 _BUILDER = ("|", ":", "\\mid", "\\colon")
@@ -148,6 +149,8 @@ def read_several(text: str, read: Read) -> Form | None:
     if _GROUPED.fullmatch(text) or words.CONDITION.search(text):
         return None
     spelled = _SEPARATORS.sub(lambda sign: " ; " if _OR.search(sign[0]) else " , ", text) if _outside(text) else text
+    if re.search(r"\\(?:wedge|vee)(?![a-z])", text) and not any(sign in text for sign in "=<>"):
+        return None  # of statements
     groups = [part for _, part in split(spelled, (";",)) if part]
     parts = [part for group in groups for _, part in split(group, (",",)) if part]
     if len(parts) < 2 or not all(map(is_closed, parts)):
@@ -164,7 +167,12 @@ def read_several(text: str, read: Read) -> Form | None:
         return None
     signs = {sign for member in kept if isinstance(member, Relation) for sign in member.signs}
     inequalities = all(isinstance(member, Relation | Interval) for member in kept) and signs & {"<", "<=", ">", ">="}
-    return Operation("union", kept) if _OR.search(text) and inequalities else Several("list", _flat(kept))
+    if _OR.search(text) and inequalities:
+        return Operation("union", kept)
+    names = {member.name if isinstance(member, Relation) else member in _OPTIONS for member in kept}
+    return Several(
+        "either" if _OR.search(text) and (names == {True} or len(names - {True, False}) > 1) else "list", _flat(kept)
+    )
 
 
 def _outside(text: str) -> bool:
