@@ -119,7 +119,7 @@ def test_table_of_forms_in_the_docs_is_what_both_verifiers_say():
         (["1/2", "0.5"], ["right", "reference 1/2", "number 1/2", "answer    0.5", "number 1/2"]),
         (
             ["A", "(A) or (B)"],
-            ["wrong", "reference A", "formula A", "answer    (A) or (B)", "list of 2: formula A; formula B"],
+            ["wrong", "reference A", "formula A", "answer    (A) or (B)", "either of 2: formula A; formula B"],
         ),
         (
             ["1/2x", "x/2"],
