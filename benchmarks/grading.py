@@ -248,9 +248,10 @@ def own_pairs() -> None:
 def forms() -> None:
     """Print a Markdown table of some pairs of each topic, with our verdicts and those of math-verify."""
     print("| reference | answer | verdict | math-verify |\n|---|---|---|---|")
-    for topic in dict.fromkeys(row["topic"] for row in pairs()):
+    found = pairs()
+    for topic in dict.fromkeys(row["topic"] for row in found):
         for verdict, number in SHOWN.items():
-            some = [row for row in pairs() if (row["topic"], row["verdict"]) == (topic, verdict)]
+            some = [row for row in found if (row["topic"], row["verdict"]) == (topic, verdict)]
             for row in some[:number]:
                 cells = [f"`{row[side]}`".replace("|", "\\|") for side in ("gold", "answer")]
                 theirs = {"correct": "right"}.get(status := out_of_the_box((row["gold"], row["text"])), status)

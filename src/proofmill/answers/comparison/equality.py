@@ -116,20 +116,8 @@ def _compare_qualified(gold: Form, answer: Form) -> bool:
 
 
 _TELLING = {
-    "or",
-    "not",
-    "more",
-    "less",
-    "fewer",
-    "greater",
-    "least",
-    "most",
-    "odd",
-    "even",
-    "prime",
-    "positive",
-    "negative",
-}
+    "or", "not", "more", "less", "fewer", "greater", "least", "most", "odd", "even", "prime", "positive", "negative",
+}  # fmt: skip
 
 
 def _tells(*texts: str) -> bool:
@@ -280,13 +268,10 @@ def _several(gold: Form, answer: Form) -> bool:
         assert isinstance(one, Several), "one of them is"
         if isinstance(other, Formula) and one.kind == "tuple" and "matrix" in other.latex:
             entries = expression(other)
-            return (
-                1 in entries.shape
-                and len(entries) == len(one.members)
-                and all(
-                    identities.same(entry, expression(member))
-                    for entry, member in zip(entries, one.members, strict=True)
-                )
+            if 1 not in getattr(entries, "shape", ()) or len(entries) != len(one.members):
+                return False
+            return all(
+                identities.same(entry, expression(part)) for entry, part in zip(entries, one.members, strict=True)
             )
         if len(one.members) == 1 and isinstance(one.members[0], Words | Several):
             return False

@@ -14,6 +14,8 @@ Equal = Callable[[Form, Form], bool]
 
 def is_progression(congruence: CongruenceAnswer, other: Form) -> bool:
     """Return whether `4k+3`, in which one letter is any whole number, are the numbers of a congruence."""
+    if isinstance(other, Family) and other.kind not in ("", "Z"):
+        return False  # `4k+3` for positive k are not all of them
     value = other.value if isinstance(other, Family) else other
     value = value.sides[-1] if isinstance(value, Relation) and value.signs == ("=",) else value
     if not isinstance(value, Formula) or not isinstance(congruence.modulus, Number | Formula):
@@ -94,8 +96,10 @@ def compare_families(gold: Form, answer: Form, equal: Equal) -> bool:
     if not (isinstance(gold, Family) and isinstance(answer, Family)):
         family, other = (gold, answer) if isinstance(gold, Family) else (answer, gold)
         assert isinstance(family, Family), "one of them is"
+        if isinstance(other, CongruenceAnswer):
+            return is_progression(other, family)
         kind, letters = family.kind, family.letters
-        pair = (family.value, other) if family is gold else (other, family.value)
+        pair: tuple[Form, Form] = (family.value, other) if family is gold else (other, family.value)
         if equal(*pair):
             return True
     elif gold.kind and answer.kind and gold.kind != answer.kind:

@@ -144,7 +144,7 @@ def at(point: Sequence[str], symbols: Sequence[Any]) -> dict[Any, Any]:
     return {symbol: sympy.Rational(point[n % len(point)]) + n // len(point) for n, symbol in enumerate(symbols)}
 
 
-def _points(one: Any, other: Any, symbols: Sequence[Any]) -> Iterator[dict[Any, Any]]:
+def _points(one: Any, other: Any, symbols: Sequence[Any], assumed: bool) -> Iterator[dict[Any, Any]]:
     """Yield the values of the symbols at which two expressions are compared."""
     import sympy
 
@@ -162,7 +162,7 @@ def _points(one: Any, other: Any, symbols: Sequence[Any]) -> Iterator[dict[Any, 
         yield {}
     elif whole:
         yield from (at(point, symbols) for point in WHOLE)
-    elif _ASSUMED.get():
+    elif assumed:
         for n, counts in enumerate((*WHOLE, *((str(n), str(7 * n % 48), str(11 * n % 48)) for n in range(48 * steps)))):
             general, whole_values = at(POINTS[n % len(POINTS)], symbols), at(counts, symbols)
             yield {
@@ -182,11 +182,9 @@ def _same_values(one: Any, other: Any) -> bool | None:
     symbols = sorted(one.free_symbols | other.free_symbols, key=str)
     if not symbols and isinstance(one, sympy.Rational) and isinstance(other, sympy.Rational):
         return bool(one == other)
-    if _ASSUMED.get() and (not symbols or one.has(sympy.Abs) or other.has(sympy.Abs)):
-        return False
     looked = differ = False
     strict = not symbols or one.has(sympy.Abs) or other.has(sympy.Abs)  # `\\ln|x|` is not `\\ln x`
-    for symbol_values in _points(one, other, symbols):
+    for symbol_values in _points(one, other, symbols, assumed=_ASSUMED.get() and not strict):
         values = [value_of(expression, symbol_values) for expression in (one, other)]
         if values[0] is None or values[1] is None:
             if (values[0] is None) != (values[1] is None) and not symbols:

@@ -3,6 +3,7 @@
 A cut is a place before (0) or after (1) a value. A set is a sorted list of pairs of cuts, which do not touch.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
@@ -19,6 +20,7 @@ from proofmill.answers.reading.forms import (
 )
 
 TURNED: dict[Sign, Sign] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+_ABSOLUTE = re.compile(r"\|([A-Za-z])\|")
 INFINITE = Fraction(10) ** 400  # stands for infinity
 Cut = tuple[Fraction, int]
 Cuts = list[tuple[Cut, Cut]]
@@ -102,6 +104,11 @@ def _together(members: Iterable[Form], value: Value) -> tuple[str | None, Cuts] 
 def _of_relation(relation: Relation, value: Value) -> tuple[str | None, Cuts] | None:
     """Return the values that an inequality or `in` allows for its variable; None if it has no such form."""
     sides, signs = relation.sides, relation.signs
+    for n, side in enumerate(sides):
+        if isinstance(side, Formula) and (inside := _ABSOLUTE.fullmatch(side.latex)):
+            plain = Relation((*sides[:n], Formula(inside[1]), *sides[n + 1 :]), signs)
+            found = _of_relation(plain, value)
+            return (found[0], _unfold(found[1])) if found else None
     if signs == ("in",) and (found := cuts_of(sides[1], value, several=True)):
         return variable(sides[0]), found[1]
     if len(sides) == 3 and {*signs} <= {">", ">="}:
@@ -121,11 +128,6 @@ def _of_relation(relation: Relation, value: Value) -> tuple[str | None, Cuts] | 
     if len(values) < len(ends):
         return None
     point = values[0]
-    if inside := (name[0] == "|" and name.strip("|")):
-        near: Cuts = [((-point, 0), (point, 1))] if sign in ("<=", ">") else [((-point, 1), (point, 0))]
-        if point <= 0 or sign == "!=":
-            return None
-        return inside, near if sign in ("<", "<=") else _complement(near)
     if sign == "!=":
         return name, _complement(_union(((point, 0), (point, 1)) for point in values))
     begin, end_cut = (-INFINITE, 1), (INFINITE, 0)
@@ -135,12 +137,11 @@ def _of_relation(relation: Relation, value: Value) -> tuple[str | None, Cuts] | 
 
 
 def variable(form: Form) -> str | None:
-    """Return the name of a variable, or `|x|` for its absolute value; None for another form."""
+    """Return the name of a variable; None for another form."""
     if not isinstance(form, Formula) or form.latex in ("e", "\\pi", "\\infty", "-\\infty"):
         return None
     text = form.latex
-    inside = text[1:-1] if len(text) == 3 and text[0] == text[-1] == "|" else text
-    if (inside.isalpha() and len(inside) == 1) or (text[0] == "\\" and text[1:].isalpha()) or "_" in text[:2]:
+    if (text.isalpha() and len(text) == 1) or (text[0] == "\\" and text[1:].isalpha()) or "_" in text[:2]:
         return text
     return None
 
@@ -156,6 +157,12 @@ def _union(parts: Iterable[tuple[Cut, Cut]]) -> Cuts:
         else:
             merged.append((begin, end))
     return merged
+
+
+def _unfold(cuts: Cuts) -> Cuts:
+    """Return the numbers whose absolute value is in a set."""
+    positive = _common(cuts, _PARTS[">=0"])
+    return _union([*positive, *(((-high, 1 - after), (-low, 1 - before)) for (low, before), (high, after) in positive)])
 
 
 def _complement(cuts: Cuts) -> Cuts:

@@ -5,9 +5,11 @@ from fractions import Fraction
 from typing import Any
 
 from proofmill.answers.comparison.families import Equal
-from proofmill.answers.comparison.real_sets import INFINITE, TURNED, cuts_of, variable
+from proofmill.answers.comparison.real_sets import TURNED, cuts_of, variable
 from proofmill.answers.comparison.values import Unclear, value
 from proofmill.answers.reading.forms import Form, Interval, NamedSet, Number, Operation, Relation, Several
+
+WRITTEN_OUT = 1000  # most whole numbers within bounds that are compared one by one
 
 
 def find_cuts(gold: Form, answer: Form) -> Any:
@@ -36,7 +38,7 @@ def compare_sets(gold: Form, answer: Form, equal: Equal) -> bool:
     if isinstance(gold, Operation) and isinstance(answer, Operation) and gold.sign == answer.sign:
         if gold.sign == "difference":
             return all(map(equal, gold.parts, answer.parts))
-        return _match_parts(gold.parts, answer.parts, equal)
+        return match_members(gold.parts, answer.parts, equal)
     if isinstance(gold, Operation | NamedSet) or isinstance(answer, Operation | NamedSet):
         for one, other in ((gold, answer), (answer, gold)):
             if isinstance(one, Relation):
@@ -51,13 +53,13 @@ def compare_sets(gold: Form, answer: Form, equal: Equal) -> bool:
 def _whole_members(bounds: Form, other: Form, equal: Equal) -> bool:
     """Return whether a list or set holds the whole numbers within bounds."""
     found = cuts_of(bounds, value)
-    if found is None or any(abs(edge) == INFINITE for pair in found[1] for edge, _ in pair):
+    if found is None or any(high[0] - low[0] > WRITTEN_OUT for low, high in found[1]):
         raise Unclear("a condition on whole numbers")
     members = [
         Number(Fraction(n))
         for (low, after), (high, end) in found[1]
         for n in range(int(low) - 1, int(high) + 2)
-        if (low, after) <= (n, 0) and (n, 1) <= (high, end) and high - low < 1000
+        if (low, after) <= (n, 0) and (n, 1) <= (high, end)
     ]
     return isinstance(other, Several) and other.kind != "tuple" and match_members(members, other.members, equal)
 
@@ -77,16 +79,6 @@ def as_interval(form: Form) -> Interval | None:
 
 def _same_interval(one: Interval, other: Interval, equal: Equal) -> bool:
     return one.closed == other.closed and equal(one.low, other.low) and equal(one.high, other.high)
-
-
-def _match_parts(one: Sequence[Form], other: Sequence[Form], equal: Equal) -> bool:
-    rest = list(other)
-    for part in one:
-        place = next((n for n, candidate in enumerate(rest) if equal(part, candidate)), None)
-        if place is None:
-            return False
-        del rest[place]
-    return not rest
 
 
 def match_members(gold: Sequence[Form], answer: Sequence[Form], equal: Equal) -> bool:

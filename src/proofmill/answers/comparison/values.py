@@ -54,11 +54,10 @@ def value(form: Form) -> Fraction | None:
     if variable(form) or expression(form).free_symbols:
         return None
     value = identities.value_of(expression(form))
-    return (
-        Fraction(round(value * 10**identities.AGREE).__int__(), 10**identities.AGREE)
-        if value is not None and value.is_real
-        else None
-    )
+    if value is None or not value.is_real:
+        return None
+    scaled = round(value * 10**identities.AGREE)  # a number of SymPy
+    return Fraction(int(scaled), 10**identities.AGREE)
 
 
 def equal_values(gold: Form, answer: Form) -> bool:

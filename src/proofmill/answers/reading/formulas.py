@@ -66,36 +66,39 @@ def parse(latex: str) -> Any:
         return None
 
 
-def _tree(text: str) -> Any:
-    """Return the expression of a text, whose functions, odd roots and fractional parts are parsed one by one."""
+def _tree(text: str, known: dict[Any, Any] | None = None) -> Any:
+    """Return the expression of a text, whose functions, odd roots and fractional parts are parsed one by one.
+
+    `known` has the expression of each symbol that replaces such a part, also within other parts.
+    """
     import sympy
 
-    known: dict[Any, Any] = {}
+    known = {} if known is None else known
 
     def put(text: str, start: int, end: int, expression: Any) -> str:
         known[sympy.Symbol(f"Xi_{len(known)}")] = expression
         return f"{text[:start]}\\Xi_{{{len(known) - 1}}} {text[end:]}"
 
     while found := _DOUBLE_FACTORIAL.search(text):
-        text = put(text, found.start(), found.end(), sympy.factorial2(_tree(found[1])))
+        text = put(text, found.start(), found.end(), sympy.factorial2(_tree(found[1], known)))
     while (found := _APPLIED.search(text)) and "\\lim" not in text:
         name, (inside, end) = found["word"] or found["name"], _read_bracket(text, found.end())
-        arguments = [_tree(part) for _, part in split(inside, (",",))]
+        arguments = [_tree(part, known) for _, part in split(inside, (",",))]
         value = numeric().get(name.lstrip("\\"), sympy.Function(name.lstrip("\\") + (found["index"] or "")))(*arguments)
         text = put(text, found.start(), end, value)
     while found := _ODD_ROOT.search(text):
         inside, end = _read_bracket(text, found.end())
-        text = put(text, found.start(), end, numeric()["root"](_tree(inside), sympy.Integer(found[1])))
+        text = put(text, found.start(), end, numeric()["root"](_tree(inside, known), sympy.Integer(found[1])))
     while (found := _FRACTIONAL.search(text)) and not enclosing_pair(text):
         inside, end = _read_bracket(text, found.start())
-        text = put(text, found.start(), end, sympy.frac(_tree(inside)))
+        text = put(text, found.start(), end, sympy.frac(_tree(inside, known)))
     return exact(_reader().parse(text)).xreplace(known) if known else exact(_reader().parse(text))
 
 
 def _read_bracket(text: str, start: int) -> tuple[str, int]:
     """Return the content of the bracket that opens at a position, and the position after it. Raises LookupError."""
     signs = pieces(text[start:])
-    shut = next(piece for piece in signs[1:] if piece.depth == 0) if len(signs) > 1 else None
+    shut = next((piece for piece in signs[1:] if piece.depth == 0), None)
     if shut is None:
         raise LookupError(text)
     return text[start + len(signs[0].sign) : start + shut.start], start + shut.start + len(shut.sign)

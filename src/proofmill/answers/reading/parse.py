@@ -173,9 +173,7 @@ def _in_base(text: str, read: structures.Read) -> Form | None:
 
 def _parse_after_words(text: str, read: structures.Read) -> Form | None:
     """Parse a value after `the answer is`, or after words that add meaning, `at least`."""
-    if (match := _LEAD.fullmatch(text)) and not re.search(
-        r"[A-Za-z]", STYLED.sub("", text[: match.start("rest")])[10:40]
-    ):
+    if match := _LEAD.fullmatch(text):
         rest = match["rest"]
         if match["close"] is None and rest.endswith("}") and not is_closed(rest):
             rest = rest[:-1]

@@ -68,8 +68,8 @@ _MEANING = {
     **{"cbrt": "\\sqrt[3]{@}", "exp": "e^{@}", "binom": "\\binom{@}{@}", "nCr": "\\binom{@}{@}", "factorial": "(@)!"},
 }
 _ASCII = re.compile(
-    r"(?P<le><=|=<)|(?P<ge>>=)|(?P<ne>(?:^|(?<=\s))!=|/=)|(?P<equal>==)|(?P<pm>\+/?-(?=[\d\\(a-zA-Z])(?<=/-)|\+/-)"
-    r"|(?P<power>\*\*)|(?P<times>(?<=[0-9])\s?[xX]\s?(?=10\^))|(?P<mod>(?<=[\s(])mod(?=\s?[0-9]))"
+    r"(?P<le><=|=<)|(?P<ge>>=)|(?P<ne>(?:^|(?<=\s))!=|/=)|(?P<equal>==)|(?P<pm>\+/-)"
+    r"|(?P<power>\*\*)|(?P<times>(?<=[0-9])\s?[xX]\s?(?=10\^))"
 )
 _WRITTEN = {"le": "\\le ", "ge": "\\ge ", "ne": "\\ne ", "equal": "=", "pm": "\\pm ", "power": "^", "times": "\\times "}
 _CHOOSE = re.compile(r"\{([^{}]*)\\choose(?![A-Za-z])([^{}]*)\}")
@@ -85,7 +85,7 @@ def spell(text: str) -> str:
         text = _CHOOSE.sub(r"\\binom{\1}{\2}", text)
     if "{array}" in text:
         text = _ARRAY.sub(_matrix, SIZES.sub("", text))
-    text = _ASCII.sub(lambda sign: _WRITTEN.get(sign.lastgroup or "", sign[0]), text)
+    text = _ASCII.sub(lambda sign: _WRITTEN[sign.lastgroup or ""], text)
     text = _PLAIN.sub(_command, text)
     return _calls(text) if _CALL.search(text) else text
 

@@ -140,8 +140,10 @@ def read_family(text: str, read: Read) -> Form | None:
         return None
     if isinstance(value, Relation) and value.name and {*letters} <= {*re.findall(r"\((.*)\)", value.name)}:
         return value  # `f(x)=x for all x`
-    declared = names.name + names.part if isinstance(names, NamedSet) else "Z" if "integer" in (kind or "") else ""
-    return Family(value, tuple(letters), "Z" if declared in ("Z", "N") else declared)
+    if isinstance(names, NamedSet):
+        return Family(value, tuple(letters), names.name + names.part)
+    declared = "Z" if re.search("integer|whole", kind or "") else ""
+    return Family(value, tuple(letters), f"{declared}>0" if "positive" in (kind or "") else declared)
 
 
 def read_several(text: str, read: Read) -> Form | None:
