@@ -82,7 +82,7 @@ def test_numbers_are_read_exactly(text, value):
         (r"\$3", Quantity(THREE, "$", True)),
         (r"3^\circ", Quantity(THREE, "degree", True)),
         (r"3\text{ students}", Quantity(THREE, "student", False)),
-        (r"x\text{ odd}", Qualified(X, "odd")),
+        (r"x\text{ odd}", CongruenceAnswer("x", ONE, TWO)),
         ("3m", Formula("3m")),
         (r"\sin 30^\circ", Formula(r"\sin30^\circ")),
         ("101_2", InBase("101", 2)),

@@ -29,7 +29,7 @@ from itertools import product
 from typing import Literal, NamedTuple
 
 from proofmill.answers.comparison import identities
-from proofmill.answers.comparison.equality import doubt, equal, unread
+from proofmill.answers.comparison.equality import doubt, equal, may_agree, unread
 from proofmill.answers.comparison.values import Unclear, Unreadable
 from proofmill.answers.extraction import extract, normal, of_gold
 from proofmill.answers.reading import formulas
@@ -162,8 +162,10 @@ def _compare(gold: str, answer: str) -> Decision:
             with identities.assuming():
                 if any(equal(one, other) for one, other in pairs):
                     return Decision("correct", "doubtful: equal if letters are positive, or whole numbers")
-        part = unread(answer)
-        return Decision("unparsable", f"cannot be read: {part}") if part else Decision("wrong")
+        if part := unread(answer):
+            return Decision("unparsable", f"cannot be read: {part}")
+        doubts = {may_agree(one, other) for one, other in pairs}
+        return Decision("unparsable", f"not clear: {max(doubts)}") if max(doubts) else Decision("wrong")
     except Unclear as error:
         return Decision("unparsable", f"not clear: {error}")
     except Unreadable as error:

@@ -5,11 +5,12 @@ These may be missing or written differently: a unit, a counted noun or a percent
 meaning, a value that the gold answer has twice, an end of an interval, the name if both have one.
 """
 
+import re
 from fractions import Fraction
 from functools import partial
 
 from proofmill.answers.comparison import identities
-from proofmill.answers.comparison.families import are_renamed, compare_families, is_progression
+from proofmill.answers.comparison.families import are_renamed, compare_families, has_letters, is_progression
 from proofmill.answers.comparison.relations import compare_relations, list_values
 from proofmill.answers.comparison.sets import compare_sets, find_cuts, match_members
 from proofmill.answers.comparison.values import Unclear, equal_values, expression, rational
@@ -76,6 +77,39 @@ def equal(gold: Form, answer: Form) -> bool:
     return equal_values(gold, answer) or are_renamed(gold, answer)
 
 
+def may_agree(gold: Form, answer: Form) -> str:
+    """Return why two answers that are not equal may still be; empty if they surely differ."""
+    for form in (gold, answer):
+        members = form.members if isinstance(form, Several) and form.kind == "list" else ()
+        conditions = [isinstance(m, Qualified) or (isinstance(m, Relation) and m.signs != ("=",)) for m in members]
+        if any(conditions) and not isinstance(members[0], Relation | Qualified):
+            return "a value and a condition"
+        if any(isinstance(one, Words) and " " in one.text for one in members):
+            return "words that are not understood"
+    if _has_cases(gold) != _has_cases(answer) and has_letters(gold) and has_letters(answer):
+        return "cases"
+    if _has_residues(gold) != _has_residues(answer) and has_letters(gold) and has_letters(answer):
+        return "" if isinstance(gold, CongruenceAnswer) or isinstance(answer, CongruenceAnswer) else "a condition"
+    return ""
+
+
+def _has_residues(form: Form) -> bool:
+    return isinstance(form, Several) and any(isinstance(one, CongruenceAnswer) for one in form.members)
+
+
+def _has_cases(form: Form) -> bool:
+    """Return whether a form is a set of values with their conditions, also behind a name."""
+    if isinstance(form, Relation):
+        return _has_cases(form.sides[-1])
+    members = form.members if isinstance(form, Several) and form.kind == "set" else ()
+    return any(
+        isinstance(one, Several)
+        and one.kind == "tuple"
+        and isinstance(one.members[-1], Relation | CongruenceAnswer | Qualified)
+        for one in members
+    )
+
+
 def _is_set(form: Form) -> bool:
     """Return whether a form may be a set of real numbers without another form next to it, also as several inequalities."""
     members = form.members if isinstance(form, Several) and form.kind == "list" and form.members else (form,)
@@ -110,6 +144,8 @@ def _compare_qualified(gold: Form, answer: Form) -> bool:
     assert isinstance(qualified, Qualified), "one of them is"
     if isinstance(other, Words):
         raise Unclear("words that are not understood")
+    if not isinstance(other, Number | Formula | Quantity) and not isinstance(qualified.value, Number):
+        raise Unclear("words next to the value are not understood")
     if not _tells(qualified.words) and equal(qualified.value, other):
         raise Unclear("words next to the value are not understood")
     return False
@@ -135,6 +171,9 @@ def _plain(words: str) -> list[str]:
 
 def _quantities(gold: Form, answer: Form) -> bool:
     if isinstance(gold, Quantity) and isinstance(answer, Quantity):
+        for degrees, radians in ((gold, answer), (answer, gold)):
+            if degrees.unit == "degree" and radians.unit in ("rad", "radian"):
+                return _in_radians(degrees, radians)
         factor = units.factor(answer.unit, gold.unit)
         if factor is None:
             return False
@@ -143,6 +182,8 @@ def _quantities(gold: Form, answer: Form) -> bool:
         return identities.same(expression(gold.value), expression(answer.value) * rational(factor))
     quantity, other = (gold, answer) if isinstance(gold, Quantity) else (answer, gold)
     assert isinstance(quantity, Quantity), "one of them is"
+    if isinstance(other, Formula) and (bare := re.fullmatch(r"([0-9.]+) ([mghsLl])", other.latex)):
+        return _quantities(quantity, Quantity(readings(bare[1])[0], bare[2].lower(), known=True))
     if isinstance(other, Several | Interval | Operation | Words | InBase | Clock | CongruenceAnswer):
         return False
     if equal(quantity.value, other):
@@ -151,10 +192,14 @@ def _quantities(gold: Form, answer: Form) -> bool:
     if part is not None:
         return identities.same(expression(quantity.value) * rational(part), expression(other))
     if quantity.unit == "degree":
-        import sympy
-
-        return identities.same(expression(quantity.value) * sympy.pi / 180, expression(other))
+        return _in_radians(quantity, other)
     return False
+
+
+def _in_radians(degrees: Quantity, radians: Form) -> bool:
+    import sympy
+
+    return identities.same(expression(degrees.value) * sympy.pi / 180, expression(radians))
 
 
 def _congruences(gold: Form, answer: Form) -> bool:
@@ -162,6 +207,10 @@ def _congruences(gold: Form, answer: Form) -> bool:
         congruence, other = (gold, answer) if isinstance(gold, CongruenceAnswer) else (answer, gold)
         assert isinstance(congruence, CongruenceAnswer), "one of them is"
         residue, modulus = congruence.residue, congruence.modulus
+        if isinstance(other, Words):
+            raise Unclear("words that are not understood")
+        if _has_residues(other):
+            return False
         if isinstance(other, Number) and isinstance(residue, Number) and isinstance(modulus, Number):
             if congruence.name is None and modulus.value and residue.value % modulus.value == other.value:
                 raise Unclear("a remainder, or all numbers that leave it")
@@ -244,7 +293,7 @@ def _ratios(gold: Form, answer: Form) -> bool:
 def _words(gold: Form, answer: Form) -> bool:
     if isinstance(gold, Words) and isinstance(answer, Words):
         one, other = _plain(gold.text), _plain(answer.text)
-        if one == other:
+        if one == other or any(_says(a, b) for a, b in ((one, other), (other, one))):
             return True
         if one[0] == other[0] == "date" and len(one) == len(other):
             return False
@@ -260,6 +309,15 @@ def _words(gold: Form, answer: Form) -> bool:
     if len(words.text.split()) > 1 and words.text != "does not exist" and not words.text.startswith("date"):
         raise Unclear("words that are not understood")
     return False
+
+
+_TURNING = {"not", "no", "t", "never", "impossible", "but", "unless", "except", "only", "yes"}
+
+
+def _says(word: list[str], sentence: list[str]) -> bool:
+    """Return whether a sentence begins with this yes or no, and does not take it back: `yes, it is possible`."""
+    own = {"not", "t", "impossible", "never", "no"} if word == ["no"] else set()
+    return word in (["yes"], ["no"]) and sentence[:1] == word and not (_TURNING - own) & {*sentence[1:]}
 
 
 def _several(gold: Form, answer: Form) -> bool:

@@ -2,14 +2,36 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
 from itertools import permutations
 from typing import Any
 
 from proofmill.answers.comparison import identities
 from proofmill.answers.comparison.values import Unclear, expression
-from proofmill.answers.reading.forms import CongruenceAnswer, Family, Form, Formula, Number, Relation, Several
+from proofmill.answers.reading.brackets import pieces
+from proofmill.answers.reading.forms import (
+    CongruenceAnswer,
+    Family,
+    Form,
+    Formula,
+    Number,
+    Relation,
+    Several,
+    Words,
+    formulas_in,
+)
 
 Equal = Callable[[Form, Form], bool]
+
+
+def has_letters(form: Form) -> bool:
+    """Return whether a small letter or a condition on whole numbers is a part of a form."""
+    if isinstance(form, Several):
+        return any(map(has_letters, form.members))
+    if isinstance(form, Relation):
+        return any(map(has_letters, form.sides))
+    latex = " ".join(formula.latex for formula in formulas_in(form))
+    return isinstance(form, CongruenceAnswer) or bool(re.search(r"(?<![A-Za-z\\])[a-z](?![a-z])", latex))
 
 
 def is_progression(congruence: CongruenceAnswer, other: Form) -> bool:
@@ -19,15 +41,28 @@ def is_progression(congruence: CongruenceAnswer, other: Form) -> bool:
     value = other.value if isinstance(other, Family) else other
     value = value.sides[-1] if isinstance(value, Relation) and value.signs == ("=",) else value
     if not isinstance(value, Formula) or not isinstance(congruence.modulus, Number | Formula):
+        if has_letters(value):
+            raise Unclear("a condition on whole numbers")
         return False
     letters = [str(symbol) for symbol in expression(value).free_symbols]
     line = _line(value, letters[0]) if len(letters) == 1 and letters[0] in "jklmnqrstpabcd" else None
     if line is None:
         return False
-    step, offset = line
+    (step,), (offset,) = line
     return identities.same(abs(step), expression(congruence.modulus)) and _whole(
         (offset - expression(congruence.residue)) / step
     )
+
+
+def rename(form: Any, letters: dict[str, str]) -> Any:
+    """Return a form, or a tuple of forms, whose formulas have other letters."""
+    if isinstance(form, tuple):
+        return tuple(rename(part, letters) for part in form)
+    if isinstance(form, Formula):
+        return Formula("".join(letters.get(piece.sign, piece.sign) for piece in pieces(form.latex)))
+    if not is_dataclass(form):
+        return form
+    return replace(form, **{part.name: rename(getattr(form, part.name), letters) for part in fields(form)})  # type: ignore[type-var]  # a form
 
 
 _FUNCTION = re.compile(r"([A-Za-z]'*(?:_\w)?)\(([xyztnsm])\)")
@@ -54,10 +89,10 @@ def are_renamed(gold: Form, answer: Form, sure: bool = False) -> bool:
     """
     if isinstance(gold, Relation) and isinstance(answer, Relation):
         name = _FUNCTION.fullmatch(gold.name or "")
-        if not name or not (gold.name and answer.name and are_alike(gold.name, answer.name)) or gold.signs != ("=",):
+        if not (gold.name and answer.name and are_alike(gold.name, answer.name)) or gold.signs != ("=",):
             return False
         one, other = gold.sides[-1], answer.sides[-1]
-        variables = {name[2]}
+        variables = {name[2]} if name else None
     elif isinstance(gold, Formula) and isinstance(answer, Formula):
         one, other, variables = gold, answer, None
     else:
@@ -65,11 +100,18 @@ def are_renamed(gold: Form, answer: Form, sure: bool = False) -> bool:
     if not isinstance(one, Formula) or not isinstance(other, Formula):
         return False
     first, second = expression(one), expression(other)
+    if _differ_by_constant(first, second):
+        return True
     constants = [
         [s for s in found.free_symbols if (s.name not in variables if variables else _is_added(s, found))]
         for found in (first, second)
         if hasattr(found, "free_symbols")
     ]
+    unsure = variables is None and not any(constants)
+    if unsure:
+        constants = [[s for s in found.free_symbols if s.name in "ABCDK"] for found in (first, second)]
+        if len(first.free_symbols) == len(constants[0]):
+            return False
     if len(constants) < 2 or len(constants[0]) != len(constants[1]) or not 0 < len(constants[0]) < 4 or first == second:
         return False
     mine, theirs = ([symbol for symbol in some if symbol not in constants[1 - n]] for n, some in enumerate(constants))
@@ -79,9 +121,24 @@ def are_renamed(gold: Form, answer: Form, sure: bool = False) -> bool:
     equal = all(symbol.name in _CONSTANTS for symbol in theirs) and any(
         identities.same(first, second.xreplace(dict(zip(theirs, chosen, strict=True)))) for chosen in permutations(mine)
     )
-    if equal and permuted and not sure:
+    if equal and (permuted or unsure) and not sure:
         raise Unclear("constants may have other names")
-    return equal and not permuted
+    return equal and not permuted and not unsure
+
+
+def _differ_by_constant(one: Any, other: Any) -> bool:
+    """Return whether two antiderivatives with a constant, `+C`, have the same derivative."""
+    import sympy
+
+    added = sympy.Symbol("C")
+    letters: list[set[Any]] = [getattr(found, "free_symbols", set()) - {added} for found in (one, other)]
+    if not all(getattr(found, "is_Add", False) and added in found.args for found in (one, other)):
+        return False
+    return (
+        letters[0] == letters[1]
+        and len(letters[0]) == 1
+        and identities.same(sympy.diff(one, *letters[0]), sympy.diff(other, *letters[0]))
+    )
 
 
 def _is_added(symbol: Any, expression: Any) -> bool:
@@ -91,67 +148,99 @@ def _is_added(symbol: Any, expression: Any) -> bool:
     )
 
 
+_BEGINS = {"Z>0": 1, "Z>=0": 0}
+_NATURAL = {"N", "Z>0", "Z>=0"}
+
+
 def compare_families(gold: Form, answer: Form, equal: Equal) -> bool:
-    """Compare values with letters for any numbers, of whatever name; whole multiples also up to their beginning."""
-    if not (isinstance(gold, Family) and isinstance(answer, Family)):
-        family, other = (gold, answer) if isinstance(gold, Family) else (answer, gold)
-        assert isinstance(family, Family), "one of them is"
-        if isinstance(other, CongruenceAnswer):
-            return is_progression(other, family)
-        kind, letters = family.kind, family.letters
-        pair: tuple[Form, Form] = (family.value, other) if family is gold else (other, family.value)
-        if equal(*pair):
-            return True
-    elif gold.kind and answer.kind and gold.kind != answer.kind:
+    """Compare values with letters for any numbers, of whatever name; whole multiples also up to their beginning.
+
+    Raises Unclear if they may be the same numbers in another order, as `2^{k+1}` and `2^k`.
+    """
+    for one, other in ((gold, answer), (answer, gold)):
+        if isinstance(one, CongruenceAnswer):
+            return is_progression(one, other)
+    if isinstance(gold, Words) or isinstance(answer, Words):
+        raise Unclear("words that are not understood")
+    kinds = {form.kind for form in (gold, answer) if isinstance(form, Family) and form.kind}
+    sides = [_value(form) for form in (gold, answer)]
+    mine, theirs = (_letters(form, side) for form, side in zip((gold, answer), sides, strict=True))
+    alike = len(kinds) < 2 or kinds in ({"N", "Z>0"}, {"N", "Z>=0"})
+    whole = [form.value if isinstance(form, Family) else form for form in (gold, answer)]
+    if alike and (equal(*sides) or are_renamed(sides[0], sides[1]) or (whole != sides and equal(*whole))):
+        return True
+    if alike and len(mine) == len(theirs) < 4:
+        for chosen in permutations(mine):
+            letters = dict(zip(theirs, chosen, strict=True))
+            if chosen != theirs and any(equal(one, rename(other, letters)) for one, other in (sides, whole)):
+                return True
+    lines = [[line for part in _parts(side) if (line := _line(_value(part), *(mine + theirs)))] for side in sides]
+    if all(len(some) == len(_parts(side)) for some, side in zip(lines, sides, strict=True)):
+        if kinds == {"Z"}:
+            covered = [[any(_same_line(one, other) for one in lines[n]) for other in lines[1 - n]] for n in (0, 1)]
+            return all(map(all, covered))
+        begins = [_BEGINS.get(form.kind) if isinstance(form, Family) else None for form in (gold, answer)]
+        if None not in begins and [len(some) for some in lines] == [1, 1]:
+            first, other_first = (
+                [rest + begin * step for step, rest in zip(*some[0], strict=True)]
+                for some, begin in zip(lines, begins, strict=True)
+            )
+            pairs = zip([*lines[0][0][0], *first], [*lines[1][0][0], *other_first], strict=False)
+            return len(first) == len(other_first) and all(identities.same(a, b) for a, b in pairs)
+    if any(isinstance(side, Relation) for side in sides):
+        raise Unclear("a condition on whole numbers")
+    if not mine or not theirs or (len(kinds) > 1 and ("R" in kinds or ("Z" in kinds and kinds & _NATURAL))):
         return False
-    else:
-        kind, letters = gold.kind or answer.kind, (*gold.letters, *answer.letters)
-        pair = (gold.value, answer.value)
-        if are_renamed(*pair):
-            return True
-    sides = [form.sides[-1] if isinstance(form, Relation) and form.signs == ("=",) else form for form in pair]
-    if kind == "Z":
-        lines = [
-            [_line(part, *letters) for part in (side.members if isinstance(side, Several) else (side,))]
-            for side in sides
-        ]
-        covered = [[any(_same_line(one, other) for one in lines[n]) for other in lines[1 - n]] for n in (0, 1)]
-        return all(map(all, covered))
-    if not all(isinstance(side, Formula) for side in sides):
-        return False
-    if len({*letters}) in (1, 2):
-        first, second = map(expression, sides)
-        return any(
-            identities.same(first, second.xreplace({theirs: mine}))
-            for theirs in second.free_symbols - first.free_symbols
-            for mine in first.free_symbols
-            if mine.name in letters
-        )
-    return False
+    raise Unclear("letters stand for any numbers")
 
 
-def _line(form: Form, *letters: str) -> tuple[Any, Any] | None:
-    """Return (step, beginning) of a value that is linear in one of these letters; None for another one."""
+def _parts(form: Form) -> tuple[Form, ...]:
+    return form.members if isinstance(form, Several) and form.kind != "tuple" else (form,)
+
+
+def _value(form: Form) -> Form:
+    value = form.value if isinstance(form, Family) else form
+    return value.sides[-1] if isinstance(value, Relation) and value.signs == ("=",) else value
+
+
+def _letters(form: Form, value: Form) -> tuple[str, ...]:
+    """Return the letters that stand for any number: the declared ones, or all that count or are constants."""
+    used = {piece.sign for formula in formulas_in(value) for piece in pieces(formula.latex)}
+    declared = form.letters if isinstance(form, Family) else tuple("jklmnpqrstabcCKAB")
+    return tuple(letter for letter in declared if letter in used)
+
+
+Line = tuple[list[Any], list[Any]]
+
+
+def _line(form: Form, *letters: str) -> Line | None:
+    """Return the steps and the beginnings of a value, or of a tuple's values, that are linear in one of these letters."""
     import sympy
 
-    if not isinstance(form, Formula):
+    parts = form.members if isinstance(form, Several) and form.kind == "tuple" else (form,)
+    found = [expression(part) for part in parts if isinstance(part, Formula | Number)]
+    if len(found) < len(parts) or not all(isinstance(one, sympy.Expr) for one in found):
         return None
-    found = expression(form)
-    if not isinstance(found, sympy.Expr):
+    used = {symbol for one in found for symbol in one.free_symbols if symbol.name in letters}
+    if len(used) != 1:
         return None
-    for symbol in sorted(found.free_symbols, key=str):
-        if symbol.name in letters:
-            step = sympy.expand(found).coeff(symbol, 1)
-            rest = sympy.expand(found - step * symbol)
-            return None if step.has(symbol) or rest.has(symbol) else (step, rest)
-    return None
+    symbol = used.pop()
+    steps = [sympy.expand(one).coeff(symbol, 1) for one in found]
+    rests = [sympy.expand(one - step * symbol) for one, step in zip(found, steps, strict=True)]
+    return None if any(part.has(symbol) for part in steps + rests) else (steps, rests)
 
 
-def _same_line(one: tuple[Any, Any] | None, other: tuple[Any, Any] | None) -> bool:
-    """Return whether two arithmetic progressions without end have the same members."""
-    if one is None or other is None:
+def _same_line(one: Line, other: Line) -> bool:
+    """Return whether two arithmetic progressions without end, of numbers or of tuples, have the same members."""
+    if len(one[0]) != len(other[0]):
         return False
-    return identities.same(abs(one[0]), abs(other[0])) and _whole((one[1] - other[1]) / one[0])
+    for sign in (1, -1):
+        if all(identities.same(a, sign * b) for a, b in zip(one[0], other[0], strict=True)):
+            gaps = [(a - b, step) for step, a, b in zip(*one, other[1], strict=True)]
+            counts = [gap / step for gap, step in gaps if step != 0]
+            if all(identities.same(gap, 0 * gap) for gap, step in gaps if step == 0):
+                return _whole(counts[0]) and all(identities.same(count, counts[0]) for count in counts)
+    return False
 
 
 def _whole(expression: Any) -> bool:
@@ -161,5 +250,10 @@ def _whole(expression: Any) -> bool:
     return bool(sympy.nsimplify(sympy.simplify(expression), rational=False).is_integer)
 
 
+_EXTREME = re.compile(r"_\{?(?:\\text\{)?\\?(?:max|min|[0-9])\}*$")
+
+
 def are_alike(one: str, other: str) -> bool:
-    return one.replace(" ", "") == other.replace(" ", "")
+    """Return whether two names are equal; one of them may have an index that says what is asked, `k_{max}`."""
+    one, other = one.replace(" ", ""), other.replace(" ", "")
+    return one == other or _EXTREME.sub("", one) == other or one == _EXTREME.sub("", other)

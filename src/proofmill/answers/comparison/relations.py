@@ -10,13 +10,17 @@ from proofmill.answers.comparison.families import Equal, are_alike, are_renamed,
 from proofmill.answers.comparison.real_sets import TURNED, variable
 from proofmill.answers.comparison.sets import as_interval, compare_sets
 from proofmill.answers.comparison.values import Unclear, expression, value
-from proofmill.answers.reading.forms import Form, Formula, Number, Relation
+from proofmill.answers.reading.forms import Form, Formula, Number, Relation, Several
 
 
 def compare_relations(gold: Form, answer: Form, equal: Equal) -> bool:
     if not (isinstance(gold, Relation) and isinstance(answer, Relation)):
         relation, other = (gold, answer) if isinstance(gold, Relation) else (answer, gold)
         assert isinstance(relation, Relation), "one of them is"
+        if isinstance(other, Several) and other.kind == "tuple" and _gives_all(relation, len(other.members)):
+            return all(equal(member, relation.sides[-1]) for member in other.members)
+        if relation is answer and relation.signs == ("=",) and _is_letters(relation.sides[0]):
+            return equal(gold, relation.sides[1])  # a gold answer like this is an equation
         if as_interval(relation) and as_interval(other):
             return compare_sets(gold, answer, equal)
         return any(
@@ -25,8 +29,11 @@ def compare_relations(gold: Form, answer: Form, equal: Equal) -> bool:
     if len(gold.sides) == 3 and as_interval(gold) and as_interval(answer):
         return variable(gold.sides[1]) == variable(answer.sides[1]) and compare_sets(gold, answer, equal)
     gold, answer = _turn(gold), _turn(answer)
-    if {*gold.signs, *answer.signs} == {"="} and gold.name and answer.name and are_alike(gold.name, answer.name):
+    if {*gold.signs, *answer.signs} == {"="} and gold.name and answer.name and _name_one(gold.name, answer.name):
         return equal(gold.sides[-1], answer.sides[-1]) or are_renamed(gold, answer)
+    mine, theirs = _by_name(gold), _by_name(answer)
+    if mine and theirs and mine.keys() == theirs.keys():
+        return all(equal(mine[name], theirs[name]) for name in mine)
     if (pair := same_function(gold, answer)) is not None:
         return pair
     if len(gold.sides) == 2 == len(answer.sides):
@@ -34,6 +41,31 @@ def compare_relations(gold: Form, answer: Form, equal: Equal) -> bool:
     if gold.signs == answer.signs:
         return all(map(equal, gold.sides, answer.sides))
     return False
+
+
+def _name_one(one: str, other: str) -> bool:
+    """Return whether two names are of one thing: `y` and `f(x)` are."""
+    graph = {"y", *(name for name in (one, other) if re.fullmatch(r"[a-z]\(x\)", name))}
+    return are_alike(one, other) or (len(graph) == 2 and {one, other} == graph)
+
+
+def _gives_all(relation: Relation, count: int) -> bool:
+    """Return whether a relation gives one value to this number of names, `x=y=z=0`."""
+    names = {variable(side) for side in relation.sides[:-1]}
+    return {*relation.signs} == {"="} and count == len(names) == len(relation.sides) - 1 and None not in names
+
+
+def _by_name(relation: Relation) -> dict[str, Form]:
+    """Return the values of the names in `(p,q)=(2,3)`; empty for another relation."""
+    if len(relation.sides) > 2 and _gives_all(relation, len(relation.sides) - 1):
+        return {str(variable(side)): relation.sides[-1] for side in relation.sides[:-1]}
+    if relation.signs != ("=",) or not all(
+        isinstance(side, Several) and side.kind == "tuple" for side in relation.sides
+    ):
+        return {}
+    names, values = (side.members for side in relation.sides if isinstance(side, Several))
+    known = [name for name in map(variable, names) if name]
+    return dict(zip(known, values, strict=True)) if len({*known}) == len(names) == len(values) else {}
 
 
 def _turn(relation: Relation) -> Relation:
@@ -59,6 +91,12 @@ def list_values(relation: Relation, equal: Equal) -> Iterator[Form]:
         yield relation.sides[-1]
     elif relation.signs == ("=",) and (_turn(relation) is not relation or _between_points(relation)):
         yield relation.sides[_between_points(relation)]
+
+
+def _is_letters(form: Form) -> bool:
+    """Return whether a side is what is asked, in several letters and without numbers but exponents: `m+n`, `a^2+b^2`."""
+    text = form.latex if isinstance(form, Formula) else ""
+    return bool(re.fullmatch(r"[a-z+](?:\^?[a-z+]|\^[0-9])+", text)) and len({*re.findall("[a-z]", text)}) > 1
 
 
 _LENGTHS = re.compile(r"(?:\\frac|\\angle|\\triangle|\\cdot|[A-Z](?:_\w)?|[0-9{}/:|\[\]])+")

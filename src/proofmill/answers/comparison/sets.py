@@ -7,7 +7,8 @@ from typing import Any
 from proofmill.answers.comparison.families import Equal
 from proofmill.answers.comparison.real_sets import TURNED, cuts_of, variable
 from proofmill.answers.comparison.values import Unclear, value
-from proofmill.answers.reading.forms import Form, Interval, NamedSet, Number, Operation, Relation, Several
+from proofmill.answers.reading.forms import Form, Formula, Interval, NamedSet, Number, Operation, Relation, Several
+from proofmill.answers.reading.words import LETTERS
 
 WRITTEN_OUT = 1000  # most whole numbers within bounds that are compared one by one
 
@@ -42,12 +43,21 @@ def compare_sets(gold: Form, answer: Form, equal: Equal) -> bool:
     if isinstance(gold, Operation | NamedSet) or isinstance(answer, Operation | NamedSet):
         for one, other in ((gold, answer), (answer, gold)):
             if isinstance(one, Relation):
+                if one.signs != ("in",) and _is_whole(other):
+                    raise Unclear("a condition on whole numbers")
                 return one.signs == ("in",) and equal(one.sides[1], other)
+            if isinstance(one, Formula) and one.latex in LETTERS:
+                raise Unclear("the name of a set, or a letter")
         if isinstance(gold, Several) or isinstance(answer, Several):
             raise Unclear("a set and a list of its parts")
         return False
     one, other = as_interval(gold), as_interval(answer)
     return one is not None and other is not None and _same_interval(one, other, equal)
+
+
+def _is_whole(form: Form) -> bool:
+    parts = form.parts if isinstance(form, Operation) else (form,)
+    return any(isinstance(part, NamedSet) and part.name in "NZ" for part in parts)
 
 
 def _whole_members(bounds: Form, other: Form, equal: Equal) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 from proofmill.answers.comparison import identities
 from proofmill.answers.comparison.real_sets import INFINITE, variable
 from proofmill.answers.reading import formulas
+from proofmill.answers.reading.descriptions import describe
 from proofmill.answers.reading.forms import Form, Formula, Number, Quantity
 
 PLACES = 6  # decimals with at least this many digits after the point may be rounded values
@@ -31,7 +32,7 @@ def expression(form: Form) -> Any:
     if isinstance(form, Quantity):
         return expression(form.value)
     if not isinstance(form, Formula):
-        raise Unreadable(Formula(str(form)))
+        raise Unreadable(Formula(describe(form)))
     if (found := formulas.parse(form.latex)) is None:
         raise Unreadable(form)
     return found
@@ -92,6 +93,8 @@ def _numbers(gold: Number, answer: Number) -> bool:
     values = {gold.value / 100, gold.value} if gold.percent != answer.percent and gold.percent else {gold.value}
     others = {answer.value / 100, answer.value} if gold.percent != answer.percent and answer.percent else {answer.value}
     if values & others:
+        if gold.value == answer.value and gold.percent != answer.percent and abs(gold.value) <= 1:
+            raise Unclear("a percentage, or a share of 1")
         return True
     places = [number.places for number in (gold, answer) if number.places is not None]
     if max(places, default=0) >= DOUBLE and abs(gold.value - answer.value) <= max(map(_tolerance, (gold, answer))):

@@ -26,25 +26,26 @@ _GROUPED = re.compile(r"(?<=[0-9])(?:\{,\}|,\\!\s?|\\,|,)(?=[0-9]{3}(?![0-9]))")
 _LETTER = re.compile(r"\\(?:text|mathrm|mathit|mathbf|operatorname)\{\s*([A-Za-z])\s*\}")
 _NAMED = re.compile(r"\\(?:operatorname|mathrm|text)\{\s*(a?r?c?(?:sin|cos|tan|cot)h?|ln|log|lim|max|min|gcd)\s*\}")
 _DEGREES = re.compile(
-    r"((?:[0-9]+(?:\.[0-9]+)?|(?<![A-Za-z\\])[A-Za-z]|\\[A-Za-z]+|\([^()]*\)))\s*\^\{?\\(?:circ|degree)\}?"
+    r"((?:[0-9]+(?:\.[0-9]+)?|(?<![A-Za-z\\])[A-Za-z]|\\[A-Za-z]+|\([^()]*\)))\s*\^(?:\{\\circ\}|\\circ)"
 )
 _PRIMES = re.compile(r"([A-Za-z])((?:'|\^\{?(?:\\prime\s*)+\}?)+)")
 _MIXED = re.compile(r"(?<![0-9.^_}])([0-9]+)\s*(\\frac\s*\{([0-9]+)\}\{([0-9]+)\})")
 _ODD_ROOT = re.compile(r"\\sqrt\s*\[([0-9]*[13579])\]\s*(?=\{)")
 _APPLIED = re.compile(  # what the parser would multiply out, or drop
-    r"(?<![A-Za-z\\])(?P<name>[fghFGH]|C(?=\([^,()]+,[^,()]+\))|\\(?:var)?phi|\\(?:sigma|tau|psi|gcd|Re|Im)|\\operatorname\{\s*(?P<word>[A-Za-z]+)\s*\})"
+    r"(?<![A-Za-z\\])(?P<name>[fghFGH]|C(?=\([^,()]+,[^,()]+\))|\\(?:var)?phi|\\(?:sigma|tau|psi|gcd|Re|Im|zeta|Gamma)|\\operatorname\{\s*(?P<word>[A-Za-z]+)\s*\})"
     r"(?P<index>(?:_(?:\w|\{[^{}]*\}))?(?:\^\{-1\})?)\s*(?=\()"
 )
 _FRACTIONAL = re.compile(r"(?=\\\{)")
 _DOUBLE_FACTORIAL = re.compile(r"([0-9]+|(?<![A-Za-z\\])[A-Za-z]|\([^()]*\))!!")
 _TRANSPOSED = re.compile(r"[A-Z)]\s*\^\{?\s*(?:T|\\top|\\intercal|\\(?:mathrm|mathsf|text)\{T\})\s*\}?(?![a-zA-Z])")
+_BASIS = re.compile(r"\\(?:mathbf|boldsymbol|bm|hat|vec)\{\\?[ijk](?:math)?\}")  # of vectors
 _VECTORS = re.compile(r"\\(?:vec|mathbf|boldsymbol|overrightarrow|hat)\W.*\\times|\\(?:circ|star|ast)(?![a-z}])")
 _PROSE = re.compile(  # two words, or one that is neither a product of letters nor a function
     r"(?<![\\A-Za-z{])[A-Za-z]{2,} [A-Za-z]{2,}"
     r"|(?<![\\A-Za-z{])(?!floor|ceil|arc|infin|cosec)(?=[A-Za-z]{4})[A-Za-z][a-z]*[aeiou][a-z]*(?![A-Za-z])"
 )
 _UNREAD = re.compile(
-    r"[0-9]'|[?@#&]|(?<![_^0-9.])[0-9.]+ [0-9]|\.\.|\\[lc]?dots|\\pm|\\star|\\(?:text|mathrm)\{[^{}]*(?:\s[^{}]*|[A-Za-z]{3}[^{}]*)\}"
+    r"[0-9]'|[?@#&]|\\\{[^{}]*(?::|\\mid)|(?<![_^0-9.])[0-9.]+ [0-9]|\.\.|\\[lc]?dots|\\pm|\\star|\\(?:text|mathrm)\{[^{}]*(?:\s[^{}]*|[A-Za-z]{3}[^{}]*)\}"
 )
 _LARGE_I = re.compile(r"(?<![A-Za-z\\])I(?![A-Za-z])|(?<![A-Za-z\\{])I(?=[A-Za-z(_^])")
 
@@ -52,9 +53,15 @@ _LARGE_I = re.compile(r"(?<![A-Za-z\\])I(?![A-Za-z])|(?<![A-Za-z\\{])I(?=[A-Za-z
 @lru_cache(maxsize=4096)
 def parse(latex: str) -> Any:
     """Return the expression of a text; None if the full text does not parse."""
+    if _BASIS.search(latex):
+        return None
     text = rewrite(latex)
     if _PROSE.search(text) or words.CONDITION.search(text) or _TRANSPOSED.search(text) or _VECTORS.search(text):
         return None
+    if not text.isascii() or any(
+        words.value(run) is not None for run in re.findall(r"(?<![A-Za-z\\])[a-z]{3}(?![a-z])", text)
+    ):
+        return None  # `ten(10)`
     if _UNREAD.search(text) and "matrix" not in text:
         return None
     try:
@@ -133,7 +140,7 @@ def numeric() -> dict[str, Any]:
 
     return {
         **{"gcd": GreatestDivisor, "lcm": LeastMultiple, "root": Root, "C": sympy.binomial},
-        **{"Re": part("Re", sympy.re), "Im": part("Im", sympy.im)},
+        **{"zeta": sympy.zeta, "Gamma": sympy.gamma, "Re": part("Re", sympy.re), "Im": part("Im", sympy.im)},
     }
 
 

@@ -31,6 +31,7 @@ from proofmill.answers.reading.forms import (
     Several,
     Words,
 )
+from proofmill.answers.reading.sentences import read_sentence
 from proofmill.answers.reading.spelling import STYLE as _STYLE
 from proofmill.answers.reading.structures import STYLED
 
@@ -41,9 +42,12 @@ _NO_VALUE = re.compile(  # what joins a label to something else, or speaks about
     rf"[-+*/=^_,;&|<>(]|\\(?:cdot|times|cap|cup|wedge|vee|pm|ne|in)(?![a-z])|(?:{_STYLE}\{{)?\s*(?:or|and|nor|but|is|are|not|isn't)\b"
 )
 _DEGREES = re.compile(r"\^\{?\\(?:circ|degree)\}?|\\degree|°")
+_MINUTES = re.compile(r"([0-9]+)\^\{?\\circ\}? ?([0-9]{1,2})'(?: ?([0-9]{1,2})(?:''|\"))?")
+_SCALE = re.compile(rf"(?<=circ)\}}? ?(?:{_STYLE}\{{)? ?([CF]) ?\}}?$")
 _FUNCTION = re.compile(r"\\(?:arc)?(?:sin|cos|tan|cot|sec|csc)")
 _PERCENT = re.compile(rf"(?:\\?%|{_STYLE}\{{\s*(?:percent|percentage|pct)\s*\}}|percent)$")
 _MONEY = re.compile(rf"^(?:\\\$|{_STYLE}\{{\s*\$\s*\}}|€|£|\\pounds|\\euro|Rs\.?)\s*")
+_CURRENCIES = {"€": "euro", "euro": "euro", "£": "pound", "pound": "pound", "rs": "rupee"}
 _HALF = re.compile(rf"\s*(?:{_STYLE}\{{)?\s*([AaPp])\.?\s*[Mm]\.?\s*\}}?$")
 _TAIL = re.compile(rf"^(.*?)\s*((?:{_STYLE}\{{[^{{}}]*\}}\s*(?:\^\{{?-?[0-9]\}}?)?\s*(?:/\s*)?)+)$", re.DOTALL)
 _BARE_TAIL = re.compile(r"^(-?[\d.,/{}\\frac ]*[\d}])(\s*)([A-Za-z][a-zA-Z]+(?:[ /][A-Za-z]+)*(?:\^\{?[23]\}?)?)$")
@@ -52,7 +56,8 @@ _BASED = re.compile(
 )
 _WORD = re.compile(r"(?=.{3})[a-z]+[aeiouy][a-z]*|odd")  # `abc` is a product
 _LEAD = re.compile(
-    rf"(?:{_STYLE}\{{)?\s*(?:(?:so|thus|hence|therefore),? )?(?:the )?(?:final )?(?:answer|value|solution)s?(?:\}})?\s*(?:is|are|:|=)"
+    rf"(?:{_STYLE}\{{)?\s*(?:(?:so|thus|hence|therefore),? )?(?:the )?(?:final |total |minimum |maximum |smallest |largest |required )?"
+    r"(?:answer|value|solution|number|sum|result|area|probability|minimum|maximum)s?(?:\})?\s*(?:is|are|:|=)"
     r"[\s:]*(?P<close>\})?\s*(?P<rest>.+)",
     re.IGNORECASE | re.DOTALL,
 )
@@ -65,7 +70,7 @@ def read(form: str) -> Form | None:
     """Return the answer; None if brackets are not closed or a part is empty."""
     text = form.strip().rstrip(".").strip() if not form.rstrip().endswith(("..", "\\.")) else form.strip()
     if not text or not (is_closed(text) or text[0] == "]" or text[-1] == "["):
-        return None
+        return _choice(text, read) if text else None  # `B) 12`
     for reader in _READERS:
         if (answer := reader(text, read)) is not None:
             return answer
@@ -92,7 +97,11 @@ def _empty(text: str, read: structures.Read) -> Form | None:
 
 def _outer_braces(text: str, read: structures.Read) -> Form | None:
     """Parse `{5}` as 5."""
-    return read(text[1:-1]) if text[0] == "{" and text[-1] == "}" and is_closed(text[1:-1]) else None
+    if text[0] != "{" or text[-1] != "}" or not is_closed(text[1:-1]):
+        return None
+    return read(
+        "\\" + text[:-1] + "\\}" if re.match(r"\{[a-z](?:\||:|\\mid|\\in)", text) else text[1:-1]
+    )  # a set, or 5
 
 
 def _parse_styled(text: str, read: structures.Read) -> Form | None:
@@ -119,6 +128,8 @@ def _words(text: str, read: structures.Read) -> Form | None:
     plain = text.rstrip(".!").lower()
     if (number := words.value(plain)) is not None:
         return Number(Fraction(number))
+    if (part := words.fraction(plain)) is not None:
+        return Number(part)
     names = re.findall(r"[a-z]+", plain)
     if (named := words.numbers(" ".join(names))) and names[-1] not in ("integer", "real", "rational"):
         return NamedSet(*named)
@@ -144,6 +155,8 @@ def _choice(text: str, read: structures.Read) -> Form | None:
 
 
 def _clock(text: str, read: structures.Read) -> Form | None:
+    if text in ("noon", "midnight"):
+        return Clock((12, 0), "pm" if text == "noon" else "am", sure=True)
     half = ""
     if match := _HALF.search(text):
         text, half = text[: match.start()], match[1].lower() + "m"
@@ -161,6 +174,8 @@ def _clock(text: str, read: structures.Read) -> Form | None:
 
 
 def _in_base(text: str, read: structures.Read) -> Form | None:
+    if marked := re.fullmatch(r"0(?:x([0-9A-Fa-f]+)|b([01]+))", text):
+        return InBase((marked[1] or marked[2]).upper().lstrip("0") or "0", 16 if marked[1] else 2)
     if not (match := _BASED.fullmatch(text)):
         return None
     base = int(match[2]) if match[2].isdigit() else words.value(match[2])
@@ -195,23 +210,30 @@ def _percent(text: str, read: structures.Read) -> Form | None:
 
 
 def _degrees(text: str, read: structures.Read) -> Form | None:
+    if minutes := _MINUTES.fullmatch(text):
+        whole, part, last = (int(number or 0) for number in minutes.groups())
+        return Quantity(Number(Fraction(whole * 3600 + part * 60 + last, 3600)), "degree", known=True)
+    text, scale = _SCALE.sub("", text), _SCALE.search(text)
     match = _DEGREES.search(text)
     if not match or match.end() < len(text.rstrip()) or _FUNCTION.search(text):
         return None
     value = read(text[: match.start()])
-    return Quantity(value, "degree", known=True) if value is not None else None
+    unit = {"C": "celsius", "F": "fahrenheit"}[scale[1]] if scale else "degree"
+    return Quantity(value, unit, known=True) if value is not None else None
 
 
 def _money(text: str, read: structures.Read) -> Form | None:
     if not (match := _MONEY.match(text)):
         return None
     value = read(text[match.end() :])
-    unit = "$" if "$" in match[0] else match[0].strip("\\ .").lower()
+    unit = next((name for sign, name in _CURRENCIES.items() if sign in match[0].lower()), "$")
     return Quantity(value, unit, known=True) if isinstance(value, Number | Formula) else None
 
 
 def _parse_measured(text: str, read: structures.Read) -> Form | None:
     """Parse a value with a unit, a counted noun, or words that add meaning."""
+    if (total := _add_quantities(text, read)) is not None:
+        return total
     match = _TAIL.fullmatch(text) or _BARE_TAIL.fullmatch(text)
     if not match or not match[1].strip():
         return None
@@ -224,8 +246,8 @@ def _parse_measured(text: str, read: structures.Read) -> Form | None:
     ):
         return None  # `2ab` is a product
     value = read(re.sub(r"(?:\\?[,;: ])+$", "", match[1]))
-    if value is None or not tail:
-        return value
+    if value is None or not tail or _BASIS.search(text):
+        return value if not tail else None
     multiplier = units.MULTIPLIERS.get(units.singular(tail.split()[0]))
     if multiplier and isinstance(value, Number):
         multiplied = Number(value.value * multiplier)
@@ -239,15 +261,35 @@ def _parse_measured(text: str, read: structures.Read) -> Form | None:
     return Quantity(value, unit, units.is_known(unit))
 
 
+_BASIS = re.compile(r"\\(?:mathbf|boldsymbol|bm)\{[ijk]\}")  # of vectors
+_PART = re.compile(rf"([0-9.]+) ?(?:{_STYLE}\{{)? ?([a-z]+) ?\}}?,? ?(?:and )?")
+
+
+def _add_quantities(text: str, read: structures.Read) -> Form | None:
+    """Parse `2 hours 30 minutes` in the unit of the first part."""
+    parts = _PART.findall(text)
+    if len(parts) < 2 or _PART.sub("", text):
+        return None
+    named = [units.singular(unit) for _, unit in parts]
+    factors = [units.factor(unit, named[0]) for unit in named]
+    total = Fraction(0)
+    for (amount, _), factor in zip(parts, factors, strict=True):
+        if factor is None or not isinstance(number := read(amount), Number):
+            return None
+        total += number.value * factor
+    return Quantity(Number(total), named[0], known=True)
+
+
 _READERS: tuple[Callable[[str, structures.Read], Form | None], ...] = (
     _number,
     _empty,
     _outer_braces,
     _date,
+    read_sentence,
     _parse_styled,
+    _clock,
     _words,
     _choice,
-    _clock,
     _in_base,
     structures.read_rows,
     structures.read_family,

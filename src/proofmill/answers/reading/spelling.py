@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from proofmill.answers.reading.brackets import split
 
-STYLE = r"\\(?:text|textbf|textit|textrm|textsf|textnormal|mathrm|mathbf|mathit|mathsf|mbox|hbox|emph|operatorname\*?)"
+STYLE = r"\\(?:text|textbf|textit|textrm|textsf|textnormal|mathrm|mathbf|mathit|mathsf|mbox|hbox|emph|boldsymbol|bm|operatorname\*?)"
 
 # ---------------------------------------------------------------------------------------------------- one sign for many
 
@@ -27,7 +27,7 @@ _SIGNS = str.maketrans(
         **{"⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil ", "⟨": "\\langle ", "⟩": "\\rangle "},
         **{"∠": "\\angle ", "△": "\\triangle ", "∑": "\\sum ", "∏": "\\prod ", "٫": ".", "٬": ",", "،": ",", "、": ","},
         **{"∛": "\\sqrt[3]", "⩽": "\\le ", "⩾": "\\ge ", "‖": "\\|", "’": "'", "∣": "|", "∧": "\\wedge ", "∨": "\\vee "},
-        **{letter: f"\\{name} " for letter, name in zip("αβγδεθλμρστφωΓΔΘΛΣΦΩ", ["alpha", "beta", "gamma", "delta", "epsilon", "theta", "lambda", "mu", "rho", "sigma", "tau", "phi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Sigma", "Phi", "Omega"], strict=True)},
+        **{letter: f"\\{name} " for letter, name in zip("αβγδεζθλμρστφωΓΔΘΛΣΦΩ", ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "theta", "lambda", "mu", "rho", "sigma", "tau", "phi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Sigma", "Phi", "Omega"], strict=True)},
     }
 )  # fmt: skip
 _RAISED = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
@@ -40,6 +40,10 @@ COMMANDS = {
     **{"\\rbrace": "\\}", "\\leq": "\\le", "\\leqslant": "\\le", "\\geq": "\\ge", "\\geqslant": "\\ge"},
     **{"\\neq": "\\ne", "\\lt": "<", "\\gt": ">", "\\varnothing": "\\emptyset", "\\backslash": "\\setminus"},
     **{"\\smallsetminus": "\\setminus", "\\land": "\\wedge", "\\lor": "\\vee", "\\R": "\\mathbb{R}", "\\lbrack": "["},
+    **{
+        f"\\{size}": "" for size in ("large", "Large", "LARGE", "huge", "Huge", "small", "normalsize", "bf", "bfseries")
+    },
+    **{"\\dots": "\\ldots", "\\dotsc": "\\ldots"},
     **{"\\rbrack": "]", "\\arcctg": "\\arccot", "\\tg": "\\tan", "\\ctg": "\\cot", "\\degree": "^{\\circ}"},
 }
 # Brackets of any size; `normal` drops these, and an invisible bracket, `.`, after them.
@@ -73,6 +77,24 @@ _ASCII = re.compile(
 )
 _WRITTEN = {"le": "\\le ", "ge": "\\ge ", "ne": "\\ne ", "equal": "=", "pm": "\\pm ", "power": "^", "times": "\\times "}
 _CHOOSE = re.compile(r"\{([^{}]*)\\choose(?![A-Za-z])([^{}]*)\}")
+# Other ways to write one thing, with the way that is kept.
+_SAME: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), kept)
+    for pattern, kept in (
+        (r"(?<![\w)}\]])\*\*(?=\S)([^*]+)(?<=\S)\*\*(?![\w({\[])", r"\1"),  # bold in Markdown
+        (r"\{([-+=<>])\}", r"\1"),
+        (r"(?<=[0-9])\\?_(?=(?:[0-9]{3}\\?_)*[0-9]{3}(?![0-9_]))", ""),
+        (r"\\(?:text)?color\{[A-Za-z]+\}|\\underline(?=\{-?[0-9.]+\})", ""),
+        (r"\\(mathbb|mathbf|mathrm|Bbb)\s*([A-Za-z0-9])(?![A-Za-z])", r"\\\1{\2}"),
+        (
+            r"(?:\{\}|(?<![\w)}\]]))(?:\^|_)(?:\{([0-9a-z]+)\}|([0-9]))\s*C_(?:\{([0-9a-z]+)\}|([0-9]))",
+            r"\\binom{\1\2}{\3\4}",
+        ),
+        (r"(?:\{\}|(?<![\w)}\]]))\^\{?([0-9]+)\}?(?:\\!)*/(?:\\!)*_\{?([0-9]+)\}?", r"\\frac{\1}{\2}"),
+        (r"\.([0-9]*)\\dot\{?([0-9])\}?([0-9]*)\\dot\{?([0-9])\}?", r".\1\\overline{\2\3\4}"),
+        (rf"\\frac\{{{STYLE}\{{([^{{}}]+)\}}\}}\{{{STYLE}\{{([^{{}}]+)\}}\}}", r"\\text{ \1/\2}"),
+    )
+)
 _ARRAY = re.compile(r"(\\\{|\\?[\[(|])?\s*\\begin\{array\}(?:\{[^{}]*\})?(.*?)\\end\{array\}\s*(\\?[\])|])?", re.DOTALL)
 
 
@@ -81,6 +103,9 @@ def spell(text: str) -> str:
     """Return a text in the notation of LaTeX. What has no other notation stays unchanged."""
     if not text.isascii():
         text = _ascii(text)
+    if not text.isalnum():
+        for pattern, kept in _SAME:
+            text = pattern.sub(kept, text)
     if "\\choose" in text:
         text = _CHOOSE.sub(r"\\binom{\1}{\2}", text)
     if "{array}" in text:

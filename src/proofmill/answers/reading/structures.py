@@ -37,7 +37,7 @@ _SIGNS: dict[str, Sign] = {
 _NAME = (
     r"(?:\\?[A-Za-z]+|\\(?:mathrm|mathbf|text|operatorname)\{[A-Za-z ]+\})(?:_(?:\w|\{[^{}]*\}))?'*(?:\^(?:\*|\{\*\}))?"
 )
-_NAMED = re.compile(rf"{_NAME}(?:\((?:{_NAME}|[0-9]+)(?:,(?:{_NAME}|[0-9]+))*\))?")
+_NAMED = re.compile(rf"{_NAME}(?:(?:\^\{{-1\}})?\((?:{_NAME}|[0-9]+)(?:,(?:{_NAME}|[0-9]+))*\))?")
 _VALUED = re.compile(  # something with a value: `\lim ... = 3` is no equation in its letters
     r"\\(?:lim|sum|prod|int|iint|angle|triangle|overline|max|min|inf|sup|mathbb\{[EP]\}|operatorname)|^\|.*\|$|^\\lvert"
 )
@@ -47,12 +47,12 @@ _MODULUS = re.compile(
 _PLUS_MINUS = re.compile(r"\\([pm])[mp](?![A-Za-z])")
 _ROWS = re.compile(r"\\begin\{(cases|array|aligned|gathered|split)\}(?:\{[lcr|]*\})?(.*)\\end\{\1\}", re.DOTALL)
 _DOMAIN = re.compile(
-    r"(.+?)(?:(?:[,\s(]|\\quad)+(?P<letters>[A-Za-z](?:,[A-Za-z])*)\\in(?P<set>.+?)|[,\s(]*(?P<words>(?:for|with|where)\s.+?))\)?",
+    r"(.+?)(?:(?:[,\s(]|\\quad|\\forall)+(?P<letters>(?P<first>[A-Za-z])(?:,(?!(?P=first))[A-Za-z])*)\\in(?P<set>.+?)|[,\s(]*(?P<words>(?:(?:for|with|where)\s|[a-z] (?:is )?(?:any |an |some )?integer).*?))\)?",
     re.DOTALL,
 )
 _CONSTANT = re.compile(
-    r"(?:for|with|where)\s(?:some|any|all|every|arbitrary)?\s?(?P<kind>(?:(?:real|integer|whole|positive|arbitrary|fixed|constant"
-    r"|number)s?\s?)*)(?P<letter>[A-Za-z])(?:\\in(?P<set>.+)|\s?(?:is|are|being)?\s?(?:an?|any|some)?\s?"
+    r"(?:(?:for|with|where)\s)?(?:some|any|all|every|arbitrary)?\s?(?P<kind>(?:(?:real|integer|whole|positive|arbitrary|fixed|constant"
+    r"|number)s?\s?)*)(?P<letter>[A-Za-z](?:(?:,| and )[A-Za-z])*)(?:\\in(?P<set>.+)|\s?(?:is|are|being)?\s?(?:an?|any|some)?\s?"
     r"(?P<after>(?:\s?(?:real|integer|whole|positive|arbitrary|fixed|constant|number)s?)*))"
 )
 _NAMED_SET = re.compile(
@@ -133,7 +133,10 @@ def read_family(text: str, read: Read) -> Form | None:
     if found["words"]:
         if not (constant := _CONSTANT.fullmatch(found["words"].strip())):
             return None
-        letters, kind = [constant["letter"]], constant["set"] or f"{constant['kind']} {constant['after'] or ''}"
+        letters, kind = (
+            re.findall(r"\b[A-Za-z]\b", constant["letter"]),
+            constant["set"] or f"{constant['kind']} {constant['after'] or ''}",
+        )
     value = read(found[1].rstrip(" ,("))
     names = read(kind.strip(" )")) if kind and "mathbb" in kind else None
     if value is None or (kind and "mathbb" in kind and not isinstance(names, NamedSet)):
@@ -142,8 +145,9 @@ def read_family(text: str, read: Read) -> Form | None:
         return value  # `f(x)=x for all x`
     if isinstance(names, NamedSet):
         return Family(value, tuple(letters), names.name + names.part)
-    declared = "Z" if re.search("integer|whole", kind or "") else ""
-    return Family(value, tuple(letters), f"{declared}>0" if "positive" in (kind or "") else declared)
+    kind = kind or ""
+    declared = "Z" if re.search("integer|whole", kind) else "R" if "real" in kind else ""
+    return Family(value, tuple(letters), f"{declared}>0" if "positive" in kind else declared)
 
 
 def read_several(text: str, read: Read) -> Form | None:
@@ -192,6 +196,10 @@ def read_bracketed(text: str, read: Read) -> Form | None:
     if len(parts) == 1:
         inner = read(inside) if (first, last) == ("(", ")") else None
         return None if isinstance(inner, Several) else inner
+    rows = [enclosing_pair(part) for part in parts]
+    if first == "[" and all(row and row[0] == "[" for row in rows):  # as programs print a matrix
+        cells = "\\\\".join(row[1].replace(",", "&") for row in rows if row)
+        return Formula(f"\\begin{{pmatrix}}{cells}\\end{{pmatrix}}")
     kept = _all(parts, read)
     if kept is None:
         return None
@@ -209,6 +217,10 @@ def read_set(inside: str, read: Read) -> Form | None:
         if known == NamedSet("R"):
             return value
         return Operation("intersection", (known, value)) if isinstance(known, NamedSet) and value else None
+    if len(condition) == 2 and (family := read_family(",".join(part for _, part in condition), read)):
+        return family
+    if len(condition) > 1:
+        return None
     members = _all((part for _, part in split(inside, (",", ";")) if part), read)
     return None if members is None else Several("set", _flat(members))
 

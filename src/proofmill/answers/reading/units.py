@@ -83,10 +83,24 @@ def is_known(unit: str) -> bool:
 
 def factor(unit: str, other: str) -> Fraction | None:
     """Return how many `other` one `unit` is; None if their dimensions differ or a factor is unknown."""
-    if unit == other:
+    one, two = _parts(unit), _parts(other)
+    if one == two:
         return Fraction(1)
-    one, two = _scale(unit), _scale(other)
-    return one[1] / two[1] if one and two and one[0] == two[0] else None
+    if len(one) != len(two):
+        return None
+    total = Fraction(1)
+    for n, (mine, theirs) in enumerate(zip(map(_scale, one), map(_scale, two), strict=True)):
+        if mine is None or theirs is None or mine[0] != theirs[0]:
+            return None
+        total *= (mine[1] / theirs[1]) ** (-1 if n else 1)
+    return total
+
+
+_SHORT = {"mph": "mile/hour", "kmh": "km/h", "kmph": "km/h", "kph": "km/h"}
+
+
+def _parts(unit: str) -> list[str]:
+    return _SHORT.get(unit, unit).split("/")
 
 
 def _scale(unit: str) -> tuple[tuple[str, int], Fraction] | None:

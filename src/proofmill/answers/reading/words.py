@@ -1,6 +1,7 @@
 """Parse numbers in words, `forty-two`, words with one meaning, and dates."""
 
 import re
+from fractions import Fraction
 from typing import Literal
 
 _SMALL = [
@@ -38,11 +39,11 @@ SAME |= {
     for n in (3, 4)
 }
 _MEANINGS = {
-    "none": r"(?:the )?empty(?: set)?|none(?: exists?)?|no such .*|(?:there (?:is|are|exists?) )?no (?:such )?"
-    r"(?:(?:real|integer|positive|valid|possible|such) )*(?:solutions?|roots?|values?|numbers?|integers?|pairs?|triples?"
-    r"|functions?)(?: exists?)?",
+    "none": r"(?:the )?empty(?: set)?|none(?: exists?)?|no such [a-z]+(?: [a-z])?(?: exists?)?|(?:(?:there|(?:the|this) "
+    r"(?:equation|system)) (?:is|are|exists?|has) )?no (?:such )?(?:(?:real|integer|positive|valid|possible|such) )*"
+    r"(?:solutions?|roots?|values?|numbers?|integers?|pairs?|triples?|functions?|[a-z])(?: [a-z])?(?: exists?)?",
     "does not exist": r"dne|(?:it )?(?:does|do) not exist|(?:it )?doesn t exist",
-    "infinite": r"infinite|infinity|infinitely many(?: \w+)?",
+    "infinite": r"infinite|infinity|(?:there are )?infinitely many(?: \w+)?",
 }
 Letter = Literal["N", "Z", "Q", "R", "C"]
 LETTERS: dict[str, Letter] = {"N": "N", "Z": "Z", "Q": "Q", "R": "R", "C": "C"}
@@ -97,6 +98,17 @@ def date(text: str) -> str | None:
             number = int(month) if month.isdigit() else [name[:3] for name in _MONTHS].index(month[:3]) + 1
             return f"date {number} {int(found['day'])} {found['year'] or ''}".strip()
     return None
+
+
+_BELOW = dict(half=2, third=3, quarter=4, fourth=4, fifth=5, sixth=6, seventh=7, eighth=8, ninth=9, tenth=10)
+
+
+def fraction(text: str) -> Fraction | None:
+    """Return a fraction in words: `two-thirds`, `one half`, `half`; None for another text."""
+    *above, below = re.sub("halves$", "half", text.replace("-", " ").lower()).split() or [""]
+    known = _BELOW.get(below.removesuffix("s"))
+    count = 1 if above in ([], ["a"]) else value(" ".join(above))
+    return Fraction(count, known) if known and count and (above or below == "half") else None
 
 
 def value(text: str) -> int | None:
