@@ -9,6 +9,8 @@ answer that SymPy would compute for hours. The plain function reads the two answ
 each in a new process. Verdicts are compared row by row, and also with those of math-verify out of the box (its default
 extraction, answers as written), from which ours differ on purpose.
 
+A third as many rows have long formulas on both sides, which only a parser can compare.
+
 Then gold answers of MATH and IMO-AnswerBench are changed in value, or written differently
 (tests/fixtures/rewriting.py). Counted are changed answers that a verifier accepts, and equal ones that it does not
 accept. `--verdicts` runs only this, and adds the pairs of tests/answers/pairs.csv.
@@ -23,6 +25,7 @@ import logging
 import multiprocessing
 import os
 import random
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -62,6 +65,18 @@ def rows(data: Path, number: int) -> list[Row]:
 def hanging(number: int) -> list[Row]:
     """Return answers that take very long to compute: binomial coefficients of huge numbers."""
     return [("2^{2024}", f"In $\\boxed{{\\binom{{{10**9 + n}}}{{5 \\cdot 10^8}}}}$ ways.") for n in range(number)]
+
+
+def heavy(data: Path, number: int) -> list[Row]:
+    """Return gold answers that are formulas, half with an equal and half with another formula, without repetitions."""
+    chance = random.Random(0)
+    every = [gold for gold in golds(data) if len(gold) > 15 and re.search(r"\\[a-z]{3}|\^", gold)]
+    kinds = [
+        [(gold, f"\\boxed{{{text}}}") for gold in every for _, text in ways(gold)] for ways in (rewritings, changes)
+    ]
+    made = [row for some in kinds for row in chance.sample(some, min(number // 2, len(some)))]
+    chance.shuffle(made)
+    return made
 
 
 def plain(row: Row) -> str:
@@ -174,6 +189,8 @@ def main() -> None:
     for n, row in zip(count(), hard):
         mixed.insert(n * EVERY + EVERY // 2, row)
     compare(f"{len(easy):,} rows", easy)
+    formulas = heavy(options.data, options.rows // 3)
+    compare(f"{len(formulas):,} rows of long formulas", formulas)
     results = compare(f"{len(easy):,} rows and {len(hard)} that hang", mixed)
     mine = results["ours, 2 workers"]
     print("\n" + ", ".join(f"{mine.count(status):,} {status}" for status in sorted(set(mine))))

@@ -16,12 +16,13 @@ from proofmill.answers import extraction
 from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import ById, attempts
 from proofmill.calls.calls import Spent
+from proofmill.calls.earlier_outputs import lenders_of
 from proofmill.calls.model_requests import Requests
 from proofmill.engines.open_engine import asking_for
 from proofmill.graders import human_grades
 from proofmill.graders.escalation import answers_read
 from proofmill.graders.graders import SubmissionGrader, Submissions
-from proofmill.graders.submissions import Submission
+from proofmill.graders.submissions import OF_PROBLEM, Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.metrics.notices import Notices
 from proofmill.public_data.locations import local_path
@@ -32,7 +33,6 @@ from proofmill.schema.fields import GIVEN_RESPONSES
 from proofmill.schema.reasons import Reason
 
 OF_RESPONSE = ("attempt", "text", "reasoning", "stop_reason", "reason", "given_grade", "max_points")
-OF_PROBLEM = ("statement", "answer", "solution", "question_type")
 
 
 def main(entry: Grades, job: Job) -> None:
@@ -40,6 +40,7 @@ def main(entry: Grades, job: Job) -> None:
     if entry.grader == "human":
         _finish(entry, job, submissions, _human_verdicts(entry, submissions))
         return
+    job.lenders = lenders_of(job.parent(entry.responses))
     with asking_for(job, submission_grader := submission_grader_for(entry, job)):
         _finish(entry, job, submissions, submission_grader.verdicts(submissions))
 
@@ -59,23 +60,7 @@ def submissions_of(entry: Grades, job: Job) -> Submissions:
 
     def submissions() -> Iterator[tuple[str, Submission]]:
         for response, problem, _ in attempts(job.parent, entry.responses, OF_RESPONSE, OF_PROBLEM):
-            scheme = schemes.get(response["problem"])
-            yield (
-                response["response"],
-                Submission(
-                    statement=problem["statement"],
-                    answer=problem["answer"],
-                    scheme=(scheme["scheme"] or None) if scheme and scheme["dropped"] is None else None,
-                    text=response["text"] or "",
-                    reasoning=response["reasoning"],
-                    stop_reason=response["stop_reason"],
-                    reason=response["reason"],
-                    reference=problem["solution"],
-                    question_type=problem["question_type"] or "proof",
-                    grade=response["given_grade"],
-                    max_points=response["max_points"],
-                ),
-            )
+            yield response["response"], Submission.of(response, problem, schemes.get(response["problem"]))
 
     return submissions
 

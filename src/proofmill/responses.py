@@ -20,12 +20,17 @@ from typing import Any
 import polars as pl
 
 from proofmill.artifacts.jobs import Job, run
+from proofmill.artifacts.joins import ById
 from proofmill.calls import runner
 from proofmill.calls.calls import Spent
-from proofmill.calls.dialogues import Begin, first_requests
+from proofmill.calls.dialogues import Ask, Begin, Dialogue, first_requests, together
 from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests, build_request, options_of
 from proofmill.config.entry_values import entry_from
 from proofmill.engines import open_engine
+from proofmill.graders.graders import SubmissionGrader
+from proofmill.graders.submissions import OF_PROBLEM, Submission
+from proofmill.graders.verdicts import Verdict
+from proofmill.metrics import sequential
 from proofmill.metrics.notices import Notices
 from proofmill.prompts import templates
 from proofmill.runtime.progress import log
@@ -47,6 +52,8 @@ def requests(entry: Responses, job: Job) -> dict[str, Requests]:
     """Return the requests by model: each problem, `attempts` times; for a scaffold, the first requests of each model."""
     if entry.scaffold is not None:
         return first_requests(_plays(entry, job))
+    if entry.until is not None:
+        return first_requests(_tries(entry, job, _grader(entry, job)))
     return {} if entry.taken else {entry.model: _requests(entry, job)}
 
 
@@ -97,13 +104,17 @@ def main(entry: Responses, job: Job) -> None:
     if entry.scaffold is not None:
         _play(entry, job)
         return
-    to_ask = _requests(entry, job)
-    with open_engine.asking(job, entry.model) as ask:
-        answers = ask(to_ask)
+    if entry.until is not None:
+        asked = _try(entry, job, counts, spent)
+    else:
+        to_ask = _requests(entry, job)
+        with open_engine.asking(job, entry.model) as ask:
+            answers = ask(to_ask)
+        asked = zip(to_ask.with_rows(), spent.count(answers), strict=True)
 
     def rows() -> Iterator[dict]:
         notices = Notices(entry.max_tokens)
-        for (problem, request), answer in zip(to_ask.with_rows(), spent.count(answers), strict=True):
+        for (problem, request), answer in asked:
             counts[answer.stop_reason] += 1
             reason = why_none(answer) if engine == "api" else answer.reason
             empty = reason == Reason.OK and not final_part(answer.text, answer.reasoning)
@@ -128,6 +139,61 @@ def main(entry: Responses, job: Job) -> None:
     job.finish(rows(), counts, spent=spent, engine=engine, notices=noticed)
     if noticed:
         log(job.name, ". ".join(noticed))
+
+
+# ----------------------------------------------------------------------------------------------------- until it is known
+
+
+def _grader(entry: Responses, job: Job) -> SubmissionGrader:
+    return SubmissionGrader(require(entry.grader), entry.grader_prompt, job.declared, schemes=entry.schemes is not None)
+
+
+def _try(
+    entry: Responses, job: Job, counts: Counter[str], spent: Spent
+) -> Iterator[tuple[tuple[str, ModelRequest], ModelOutput]]:
+    """Ask until the rule of the entry ends. Yield the attempts in order, and count where the pass rates are."""
+    with open_engine.asking_for(job, grader := _grader(entry, job), further=[entry.model]) as askers:
+        tries = _tries(entry, job, grader)
+        results = runner.results(tries, askers, "problems", grader.programs)
+        for (problem, _), (asked, verdicts, decision) in zip(tries(), results, strict=True):
+            counts[f"pass rate {decision or 'not known'}"] += 1
+            for verdict in verdicts:
+                spent.of_verdict(verdict)
+            requests, answers = zip(*asked, strict=True)
+            yield from zip(((problem, request) for request in requests), spent.count(answers), strict=True)
+
+
+def _tries(entry: Responses, job: Job, grader: SubmissionGrader) -> Begin:
+    """Return a dialogue for each problem: some attempts, their grades, and more attempts until the rule ends."""
+    problems = job.parent(entry.problems).rows("problem", *OF_PROBLEM)
+    schemes = ById(job.parent(entry.schemes), "problem", "scheme", "dropped") if entry.schemes else {}
+    prompt, player = templates.prompt(require(entry.prompt)), _player(entry, job, entry.model)
+    system = (("system", templates.plain(entry.system)),) if entry.system else ()
+    band = sequential.band_of(entry)
+
+    def attempts(problem: dict) -> Dialogue:
+        talk = (*system, ("user", prompt.render({"statement": problem["statement"]})))
+        scheme, decision = schemes.get(problem["problem"]), None
+        asked: list[tuple[ModelRequest, ModelOutput]] = []
+        verdicts: list[Verdict] = []
+        for number in sequential.looks(entry.attempts):
+            requests = [player.request(talk, attempt) for attempt in range(len(asked), number)]
+            answers = yield [Ask(entry.model, request) for request in requests]
+            asked += zip(requests, answers, strict=True)
+            submitted = [_submit(entry, problem, scheme, answer) for answer in answers]
+            verdicts += yield from together([grader.dialogue(submission) for submission in submitted])
+            scored = [verdict.grade / verdict.max_points for verdict in verdicts if verdict.grade is not None]
+            if decision := band.decide(scored):
+                break
+        return asked, verdicts, decision
+
+    return lambda: ((problem["problem"], attempts(problem)) for problem in problems)
+
+
+def _submit(entry: Responses, problem: dict, scheme: Any, answer: ModelOutput) -> Submission:
+    reason = why_none(answer) if kind_of(entry.model) == "api" else answer.reason
+    response = {"text": answer.text, "reasoning": answer.reasoning, "stop_reason": answer.stop_reason, "reason": reason}
+    return Submission.of(response, problem, scheme)
 
 
 # ------------------------------------------------------------------------------------------------------- with a scaffold

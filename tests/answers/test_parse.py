@@ -16,7 +16,6 @@ from proofmill.answers.reading.forms import (
     NamedSet,
     Number,
     Operation,
-    Qualified,
     Quantity,
     Ratio,
     Relation,

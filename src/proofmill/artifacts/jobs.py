@@ -12,7 +12,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -65,6 +65,7 @@ class Job:
     shard: Shard | None = None  # if set, the job makes the calls of a share of the rows and writes no table
     advanced: threading.Event = field(default_factory=threading.Event)  # set once a training has saved progress
     notices: list[str] = field(default_factory=list)  # of the engines, for the stamp
+    lenders: Sequence[Path] = ()  # journals of parents whose outputs count as own ones, at no cost
     published: Mapping[str, Any] | None = None  # how many rows a paper reports for this table (fields.Published)
 
     @property
@@ -96,7 +97,10 @@ class Job:
 
     def open_journal(self) -> AbstractContextManager[Journal]:
         """Return the journal of its calls, to be opened with `with`; it includes the outputs of finished shards."""
-        return ShardJournal(self.table.calls, self.shard) if self.shard else merging.whole(self.table.calls)
+        folder = self.table.calls
+        if self.shard:
+            return ShardJournal(folder, self.shard, self.lenders)
+        return merging.whole(folder, lenders=self.lenders)
 
     def finish(
         self,

@@ -34,6 +34,7 @@ import polars as pl
 import pyarrow as pa
 
 from proofmill.calls import records
+from proofmill.calls.earlier_outputs import Earlier
 from proofmill.calls.model_requests import ModelOutput
 from proofmill.runtime import append_log, durable, locks
 from proofmill.runtime.progress import log
@@ -50,8 +51,9 @@ AT_ONCE = 4096  # outputs read together: 16 MB at 4 kB each
 class Journal:
     """All outputs of one artifact by key. A context manager: while it is open, no other process writes here."""
 
-    def __init__(self, folder: Path, lock: int = -1):
-        """Set the folder. `lock`: its open lock file, if the caller holds the lock; closed with the journal."""
+    def __init__(self, folder: Path, lock: int = -1, lenders: Iterable[Path] = ()):
+        """Set the folder, its open `lock` if the caller holds it, and finished journals whose outputs count here."""
+        self._earlier = [Earlier(lender, lent=True) for lender in lenders]
         self.folder, self.tail, self.damaged = folder, folder / "calls.jsonl", folder / "damaged.jsonl"
         self._reserve = folder / "reserve"
         self._places: dict[str, int] = {}  # by key: byte offset in the tail, or -1 - row, counted over all segments
@@ -141,7 +143,8 @@ class Journal:
     # ---------------------------------------------------------------------------------------------------------- reading
 
     def __contains__(self, request: Any) -> bool:
-        return request.key in self._places and request.key not in self._failed_keys
+        own = request.key in self._places and request.key not in self._failed_keys
+        return own or any(request.key in earlier for earlier in self._earlier)
 
     def __len__(self) -> int:
         return len(self._places) - len(self._failed_keys)
@@ -162,10 +165,14 @@ class Journal:
         """Yield the output of each request in order, or its failure. Raises KeyError for a request never made."""
         requests = iter(requests)
         while some := list(islice(requests, AT_ONCE)):
-            places = [self._places[request.key] for request in some]
-            answers = dict(self._from_tail({p for p in places if p >= 0}))
-            answers.update(self._from_segments(sorted({-1 - p for p in places if p < 0})))
-            yield from (self._with_failed_cost(q.key, answers[place]) for q, place in zip(some, places, strict=True))
+            outputs: dict[str, ModelOutput] = {}
+            for earlier in self._earlier:
+                outputs |= earlier.answers(q.key for q in some if q.key in earlier)
+            places = {q.key: self._places[q.key] for q in some if q.key not in outputs}
+            found = dict(self._from_tail({p for p in places.values() if p >= 0}))
+            found.update(self._from_segments(sorted({-1 - p for p in places.values() if p < 0})))
+            for q in some:
+                yield outputs.get(q.key) or self._with_failed_cost(q.key, found[places[q.key]])
 
     def _with_failed_cost(self, key: str, answer: ModelOutput) -> ModelOutput:
         """Return the output with the cost of its failed tries added."""

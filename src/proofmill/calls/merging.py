@@ -4,7 +4,7 @@ An output belongs to its request, not to a table: it is valid wherever the same 
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -51,12 +51,12 @@ def move(old: Path, new: Path) -> int:
 
 
 @contextmanager
-def whole(folder: Path, lock: int = -1) -> Iterator[Journal]:
+def whole(folder: Path, lock: int = -1, lenders: Iterable[Path] = ()) -> Iterator[Journal]:
     """Open an artifact's journal with the outputs of all its shards, whose own journals are removed.
 
-    `lock` is as for a Journal. Raises JournalError if a shard is running.
+    `lock` and `lenders` are as for a Journal. Raises JournalError if a shard is running.
     """
-    with Journal(folder, lock) as journal:
+    with Journal(folder, lock, lenders) as journal:
         for path in records.shards(folder):
             with Journal(path) as shard:
                 _move(shard, journal)

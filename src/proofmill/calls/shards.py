@@ -15,20 +15,17 @@ import contextlib
 import os
 import re
 import time
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 from proofmill.calls import merging, records
-from proofmill.calls.journal import AT_ONCE, Journal
-from proofmill.calls.model_requests import ModelOutput
+from proofmill.calls.earlier_outputs import Earlier
+from proofmill.calls.journal import Journal
 from proofmill.runtime import locks
 from proofmill.runtime.progress import ProgressRate, clock, log
 from proofmill.schema.errors import JournalError, SettingError
-from proofmill.schema.reasons import StopReason
 
 TURNS = 8  # blocks of rows for each shard: consecutive hard rows are distributed over several shards
 WAIT_SECONDS = 0.2  # between two checks whether another process has merged the shards
@@ -67,57 +64,18 @@ class Shard:
         return place // block % self.of == self.number - 1
 
 
-class Earlier:
-    """The outputs of a journal that no process writes meanwhile, by key."""
-
-    def __init__(self, folder: Path):
-        self._paths, self._starts = records.segments(folder), [0]
-        self._places: dict[str, int] = {}  # the number of the row, counted over all segments
-        self._tail: dict[str, ModelOutput] = {}
-        for path in self._paths:
-            frame, before = records.read(path, "key", "stop_reason"), self._starts[-1]
-            for row, (key, stop) in enumerate(frame.rows(), before):
-                self._note(key, stop, self._places, row)
-            self._starts.append(before + frame.height)
-        tail = folder / "calls.jsonl"
-        for line in records.whole_rows(tail):
-            self._note(line.key, line.answer.stop_reason, self._tail, line.answer)
-
-    def _note(self, key: str, stop: str, where: dict[str, Any], what: Any) -> None:
-        """Record the last row of a key. A failure, or a line that invalidates an output, removes the key."""
-        self._places.pop(key, None)
-        self._tail.pop(key, None)
-        if stop != StopReason.ERROR:
-            where[key] = what
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._places or key in self._tail
-
-    def answers(self, keys: Iterable[str]) -> dict[str, ModelOutput]:
-        """Return the outputs of some keys. Raises KeyError for a key without one."""
-        wanted = set(keys)
-        outputs = {key: self._tail[key] for key in wanted & self._tail.keys()}
-        rows = sorted((self._places[key], key) for key in wanted - outputs.keys())
-        for segment, group in groupby(rows, lambda row: bisect_right(self._starts, row[0]) - 1):
-            some = list(group)
-            places = [row - self._starts[segment] for row, _ in some]
-            answers = records.answers_at(self._paths[segment], places)
-            outputs |= {key: answer for (_, key), answer in zip(some, answers, strict=True)}
-        return outputs
-
-
 class ShardJournal(Journal):
     """The journal of a shard. It also has the outputs of the artifact's journal."""
 
-    def __init__(self, whole: Path, shard: Shard):
-        super().__init__(whole / records.SHARDS / shard.folder)
+    def __init__(self, whole: Path, shard: Shard, lenders: Iterable[Path] = ()):
+        super().__init__(whole / records.SHARDS / shard.folder, lenders=lenders)
         self._whole, self._shard, self._shared = whole, shard, -1
 
     def __enter__(self) -> "ShardJournal":
         with contextlib.ExitStack() as opened:
             opened.callback(self._let_go)
             self._share()
-            self._earlier = Earlier(self._whole)
+            self._earlier.insert(0, Earlier(self._whole))
             super().__enter__()
             opened.callback(super().__exit__, None, None, None)
             self._require_one_number(self._others())  # another may have begun at the same moment
@@ -129,18 +87,6 @@ class ShardJournal(Journal):
             super().__exit__(kind, *error)
         finally:
             self._let_go()
-
-    def __contains__(self, request: Any) -> bool:
-        return super().__contains__(request) or request.key in self._earlier
-
-    def answers(self, requests: Iterable[Any]) -> Iterator[ModelOutput]:
-        """Yield the output of each request in order, of the artifact's journal if it is there."""
-        requests = iter(requests)
-        while some := list(islice(requests, AT_ONCE)):
-            outputs = self._earlier.answers(request.key for request in some if request.key in self._earlier)
-            own = [request for request in some if request.key not in outputs]
-            outputs |= zip((request.key for request in own), super().answers(own), strict=True)
-            yield from (outputs[request.key] for request in some)
 
     def _share(self) -> None:
         """Take the shared lock, after idle shards of another split have been merged.

@@ -149,13 +149,21 @@ class SubmissionGrader:
             new = [submission for submission in dict.fromkeys(submissions) if submission not in self._begun]
             if self.stream:
                 for submission in new:
-                    dialogue = cascade(self.graders, submission, self.declared, self.schemes)
-                    self._begun[submission] = self.stream.begin("a rollout", dialogue, self._checks)
+                    self._begun[submission] = self.stream.begin("a rollout", self.dialogue(submission), self._checks)
             else:
                 for submission, verdict in zip(new, self.verdicts(_number(new), quiet=True), strict=True):
                     self._begun[submission] = Future()
                     self._begun[submission].set_result(verdict)
             return [self._begun[submission] for submission in submissions]
+
+    @property
+    def programs(self) -> Mapping[str, Any]:
+        """The open programs, for `runner.results` with dialogues of `dialogue`."""
+        return self._checks
+
+    def dialogue(self, submission: Submission) -> Dialogue:
+        """Return the dialogue that grades a submission."""
+        return cascade(self.graders, submission, self.declared, self.schemes)
 
     def verdicts(self, submissions: Submissions, quiet: bool = False) -> Iterator[Verdict]:
         """Yield a verdict for each submission, in order. The first comes after the judges have replied about all."""
@@ -166,9 +174,7 @@ class SubmissionGrader:
         return first_requests(self._begin(submissions))
 
     def _begin(self, submissions: Submissions) -> Begin:
-        return lambda: (
-            (row, cascade(self.graders, submission, self.declared, self.schemes)) for row, submission in submissions()
-        )
+        return lambda: ((row, self.dialogue(submission)) for row, submission in submissions())
 
 
 def _number(submissions: Sequence[Submission]) -> Submissions:

@@ -1,10 +1,14 @@
 """Submissions to a grader: a response with its problem and everything it is graded by. Its final part is graded."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from proofmill.answers import extraction
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.text.reasoning import OPEN, final_part, is_closed
+
+OF_PROBLEM = ("statement", "answer", "solution", "question_type")  # columns of a problem that grading reads
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,25 @@ class Submission:
     question_type: str = "proof"
     grade: float | None = None
     max_points: int | None = None
+
+    @classmethod
+    def of(
+        cls, response: Mapping[str, Any], problem: Mapping[str, Any], scheme: Mapping[str, Any] | None
+    ) -> "Submission":
+        """Return the submission of a row of `responses`, with its problem, and its scheme unless that was dropped."""
+        return cls(
+            statement=problem["statement"],
+            answer=problem["answer"],
+            scheme=(scheme["scheme"] or None) if scheme and scheme["dropped"] is None else None,
+            text=response["text"] or "",
+            reasoning=response["reasoning"],
+            stop_reason=response["stop_reason"],
+            reason=response["reason"],
+            reference=problem["solution"],
+            question_type=problem["question_type"] or "proof",
+            grade=response.get("given_grade"),
+            max_points=response.get("max_points"),
+        )
 
     @property
     def final(self) -> str:

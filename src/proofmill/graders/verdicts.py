@@ -51,6 +51,8 @@ WORD = re.compile(
     rf"[*_`]*+(?:\s*+:|\s++is\b)[\s*_`:]*+)?+[*_`]*+({'|'.join(WORDS)})[\s*_`.!]*+",
     re.IGNORECASE,
 )
+CHOICES = re.compile(r"\s*+(?:\d+\s*+(?:-|–|to)\s*+\d+|[A-Za-z.…_?]{1,10})\s*+")  # an echo of the prompt: `0-7`, `N`
+QUOTED_BOX = re.compile(r"[\"'`“‘]\s*\$?\\boxed\{(?:[^{}]|\{[^{}]*\})*\}")
 UNFINISHED = re.compile(r"[\w,;(–—-]\Z")  # the end of a line within a sentence
 NUMBER = re.compile(r"-?(?:\d{1,9}(?:\.\d{1,9})?|\.\d{1,9})")
 HALF = re.compile(r"1/2|\\[dt]?frac(?:\{1\}\{2\}|12)")
@@ -127,7 +129,10 @@ def _points(text: str, full: int, tag: str = "points") -> int | None:
     if not tags:
         tags = [found for found in block.finditer(text) if found[2]]
     counted = [
-        found for found in tags[:-1] if not QUOTED.search(found.string[max(0, found.start() - 200) : found.start()])
+        found
+        for found in tags[:-1]
+        if not CHOICES.fullmatch(found[1])
+        and not QUOTED.search(found.string[max(0, found.start() - 200) : found.start()])
     ] + tags[-1:]
     grades = {_number(opens.split(found[1])[-1], full) for found in counted}
     return grades.pop() if len(grades) == 1 else None
@@ -162,6 +167,7 @@ def _words(text: str, full: int) -> int | None:
 
 
 def _correct(text: str, full: int) -> int | None:
+    text = QUOTED_BOX.sub(" ", text)
     words = {_plain_word(box) for box in extraction.find_boxes(text)} & {"correct", "incorrect"}
     word = _plain_word(extraction.closing_box(text) or "")
     return {"correct": 1, "incorrect": 0}.get(word) if len(words) == 1 else None
@@ -173,10 +179,12 @@ def _plain_word(box: str) -> str:
 
 def read_boxed_number(text: str, full: int = 1) -> float | None:
     """Return the number in the box that ends a text; None without one."""
-    box = re.sub(r"[$\s]", "", extraction.closing_box(text) or "")
+    text = QUOTED_BOX.sub(" ", text)
+    inside = extraction.closing_box(text) or ""
+    box = re.sub(r"[$\s]", "", inside)
     if extraction.extract(text, several=False) != extraction.closing_box(text):
         return None  # a list of the choices
-    return 0.5 if HALF.fullmatch(box) else float(box) if NUMBER.fullmatch(box) else None
+    return 0.5 if HALF.fullmatch(box) else float(box) if NUMBER.fullmatch(box) else _number(inside, full)
 
 
 # The parser of each form that a prompt may name in `reads`: from the judge's text and the max points.

@@ -24,11 +24,13 @@ from proofmill.artifacts.jobs import Job, with_weights
 from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
 from proofmill.calls import budget, prices, records
+from proofmill.calls.earlier_outputs import lenders_of
 from proofmill.calls.model_requests import Requests
 from proofmill.config.config import Config
 from proofmill.graders import robustness
 from proofmill.graders.escalation import grader_of
 from proofmill.graders.program_graders import PROGRAMS
+from proofmill.metrics import sequential
 from proofmill.planning import _plan_text, data
 from proofmill.planning._expected_costs import Range, certain, costs_of, predict, read_outputs
 from proofmill.planning._power import forecasts
@@ -182,6 +184,9 @@ class RunPlan:
         if entry.scaffolds() and isinstance(entry, Responses):
             self._count_plays(stage, entry)
             return
+        if isinstance(entry, Responses) and entry.until:
+            self._count_tries(stage, entry, models)
+            return
         stage.exact = exact and not KINDS[kind_of(stage.name)].trains
         if stage.exact:
             stage.rows = 0
@@ -212,6 +217,17 @@ class RunPlan:
         if to_do:
             share = stage.least / to_do
             stage.tokens, stage.dollars = stage.tokens.down_to(share), stage.dollars.down_to(share)
+
+    def _count_tries(self, stage: PlannedJob, entry: Responses, models: list[str]) -> None:
+        """Set the maximum of calls until a rule ends, without cached ones, and say how many to expect."""
+        stage.exact, stage.rows, stage.at_most = False, self.rows_of(stage.name), True
+        stage.shows = [sequential.forecast(entry)]
+        if stage.rows is None:
+            self._add(stage, entry.model, None)
+            return
+        stage.cached = read_outputs(Table(stage.name, self.results).calls).height
+        for model in models:
+            self._add(stage, model, max(0, stage.rows - stage.cached // len(models)))
 
     def _further_models(self, entry: Any) -> Iterator[tuple[str, int]]:
         """Yield the models that a training calls in addition to its reward grader, with the number of calls."""
@@ -249,8 +265,12 @@ class RunPlan:
 
     def _look_up(self, stage: PlannedJob, model: str, requests: Requests) -> None:
         """Count a model's requests by their state in the journal. Equal requests are one call."""
-        folder = Table(stage.name, self.results).calls
-        stops = dict(records.frame(folder, "stop_reason").select("key", "stop_reason").iter_rows())
+        folders = [Table(stage.name, self.results).calls]
+        if kind_of(stage.name) == "grades":
+            folders += lenders_of(Table(self.config.entries[stage.name].responses, self.results))
+        stops = {
+            k: v for f in folders for k, v in records.frame(f, "stop_reason").select("key", "stop_reason").iter_rows()
+        }
         keys = [request.key for request in requests]
         to_ask = {key for key in keys if stops.get(key, StopReason.ERROR) == StopReason.ERROR}
         stage.rows = (stage.rows or 0) + len(keys)

@@ -17,6 +17,7 @@ from proofmill.schema.fields import (
     TOP_P,
     Count,
     Entry,
+    GraderRef,
     NamedItems,
     ProblemsRef,
     Published,
@@ -47,7 +48,7 @@ class Responses(Entry):
     )
     prompt: str | None = doc(f"Name or path of the prompt. Default: {DEFAULT_PROMPT}.", None)
     system: str | None = doc(SYSTEM, None)
-    attempts: Count = doc("Attempts at each problem.", 1)
+    attempts: Count = doc("Attempts at each problem; with `until`, at most.", 1)
     temperature: float = doc("Sampling temperature; 0 is greedy.", 1.0, ge=0)
     top_p: float = doc(TOP_P, 1.0, gt=0, le=1)
     top_k: Count | None = doc(TOP_K, None)
@@ -57,6 +58,14 @@ class Responses(Entry):
     seed: int = doc("Seed of the sampling.", 0)
     logprobs: bool = doc("Store the log-probability of each token in the journal.", False)
     scaffold: str | dict[str, Any] | None = doc(SCAFFOLD, None)
+    until: dict[Literal["pass-rate"], Annotated[list[float | None], Field(min_length=2, max_length=2)]] | None = doc(
+        "Rule that ends the attempts at a problem early; `attempts` is then the maximum. `{pass-rate: [low, high]}`: until it is known whether the mean grade of all possible attempts, as a share of the points, is strictly between the bounds. By default, none.",
+        None,
+    )
+    error: float = doc("Probability with which `until` may misjudge a problem, at most.", 0.05, gt=0, lt=1)
+    grader: GraderRef | None = doc("Grader of the attempts, for `until`.", None)
+    grader_prompt: str | None = doc(RUBRIC, None)
+    schemes: Annotated[str, Ref("schemes")] | None = doc("Grading schemes that this grader shows its judges.", None)
     rollouts: bool = doc("Use the rollouts that `model`, a `grpo/<name>`, was trained on, instead of sampling.", False)
 
     @property
@@ -76,6 +85,9 @@ class Responses(Entry):
     def also_asks(self) -> list[str]:
         return models_in(self.scaffold)
 
+    def graders(self) -> list[tuple[str, str | None]]:
+        return [(self.grader, self.grader_prompt)] if self.grader else []
+
     def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         if self.rollouts:
             return rows_of(self.model)
@@ -88,6 +100,14 @@ class Responses(Entry):
         yield from context.sampling_faults(self.model, self)
         if self.scaffold is not None and self.taken:
             yield "`scaffold` is set and the responses exist already (`model: given`, `model: solutions` or `rollouts`); expected a model to call. Remove `scaffold`."
+        yield from context.grading_faults(self.grader, self.grader_prompt, self.schemes)
+        if self.until and (self.taken or self.scaffold is not None):
+            yield "`until` is set and no attempts are sampled one by one (`model: given`, `rollouts` or `scaffold`); expected a model. Remove `until`."
+        if (self.until is None) != (self.grader is None):
+            yield "found one of `until` and `grader`; expected both or none. Name the grader whose grades decide, or remove it."
+        for low, high in (self.until or {}).values():
+            if (low is None and high is None) or not 0 <= (low or 0) < (1 if high is None else high) <= 1:
+                yield f"`until.pass-rate` is [{low}, {high}]; expected a lower and a higher share from 0 to 1, or null for one of them."
         if self.rollouts and kind_of(self.model) != "grpo":
             yield f"`rollouts` is set and `model` is `{self.model}`; expected a grpo/<name>, which keeps its rollouts."
         if self.model == "given" and (source := context.source_of(self.problems)) and not sources[source].attempts:
