@@ -461,6 +461,40 @@ def test_nothing_rests_on_a_call_that_may_still_be_answered(jury):
     assert (verdict.grade, asked) == (6, {"a": 0, "b": 1, "c": 0})
 
 
+@pytest.mark.parametrize(
+    ("reduce", "quorum", "grades", "asked", "grade"),
+    [
+        ("median", 1, (6, 6, 0), 2, 6),
+        ("median", 1, (6, 0, 0), 3, 0),
+        ("min", 1, (0, 7, 7), 1, 0),
+        ("min", 1, (7, 0, 7), 2, 0),
+        ("max", 1, (7, 0, 0), 1, 7),
+        ("mean", 1, (7, 7, 1), 3, 5),
+        ("min", 2, (0, 7, 7), 2, 0),  # a quorum needs two grades
+        ("min", 1, (None, 0, 7), 2, 0),
+        ("median", 3, (6, None, 6), 2, None),
+    ],
+)
+def test_jurors_are_asked_while_they_can_change_the_verdict(jury, reduce, quorum, grades, asked, grade):
+    """The verdict is that of the whole jury; judges who cannot change it are not asked."""
+    replies = {name: saying("Hm." if one is None else points(one)) for name, one in zip("abc", grades, strict=True)}
+    entry = {"judges": ["api/a", "api/b", "api/c"], "reduce": reduce, "quorum": quorum, "parse-retries": 0}
+    (early,), seen = jury(replies, {**entry, "ask": "until-known"})
+    (whole,), _ = jury(replies, entry)
+    assert (early.grade, early.reason) == (whole.grade, whole.reason) and early.grade == grade
+    assert list(seen.values()) == [1] * asked + [0] * (3 - asked)
+
+
+def test_juror_out_of_reach_leaves_the_verdict_open(jury):
+    """A judge who may still reply is asked by the next run before anybody after it."""
+    entry = {"judges": ["api/a", "api/b", "api/c"], "reduce": "median", "ask": "until-known"}
+    replies = {"a": saying(points(6)), "b": failing(points(6), 503), "c": saying(points(0))}
+    (verdict,), asked = jury(replies, entry)
+    assert (verdict.grade, verdict.reason, asked["c"]) == (None, "provider", 0)
+    (verdict,), asked = jury({**replies, "b": saying(points(6))}, entry)
+    assert (verdict.grade, asked) == (6, {"a": 0, "b": 1, "c": 0})
+
+
 def test_judge_who_refuses_for_good_is_left_out(jury):
     """A content filter is no outage: the others decide, and no judge sees the server's message."""
     seen = []

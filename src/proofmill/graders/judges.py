@@ -14,6 +14,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any, NamedTuple
 
 from proofmill.answers import extraction
@@ -134,7 +135,7 @@ def jury(sitting: Sitting) -> Dialogue:
     talks: list[Talk | None] = [(("user", sitting.prompt.render(fields)),)] * len(grader.judges)
     verdicts = [sitting.report_unscored(Reason.NO_VERDICT)] * len(talks)
     for round in range(1, grader.rounds + 2):
-        replies = yield from _one_round(sitting, talks)
+        replies = yield from (_one_round if grader.ask == "all" else _in_turn)(sitting, talks)
         paid += [answer for turns in replies.values() for answer in turns]
         verdicts = [read(replies[n][-1], sitting.prompt) if n in replies else old for n, old in enumerate(verdicts)]
         opinions += [
@@ -156,6 +157,28 @@ def _one_round(sitting: Sitting, talks: Sequence[Talk | None]) -> Dialogue:
     seated = {seat: talk for seat, talk in enumerate(talks) if talk is not None}
     replies = yield from together([sitting.judge(seat, talk) for seat, talk in seated.items()])
     return dict(zip(seated, replies, strict=True))
+
+
+def _in_turn(sitting: Sitting, talks: Sequence[Talk | None]) -> Dialogue:
+    """Return the outputs as `_one_round` does, of as many judges as can change the verdict."""
+    replies: dict[int, list[ModelOutput]] = {}
+    for seat, talk in enumerate(talks):
+        verdicts = [read(turns[-1], sitting.prompt) for turns in replies.values()]
+        if talk is not None and not _is_settled(sitting, verdicts):
+            replies[seat] = yield from sitting.judge(seat, talk)
+    return replies
+
+
+def _is_settled(sitting: Sitting, verdicts: list[Verdict]) -> bool:
+    """Return whether the other judges cannot change the verdict, or a judge was not reached and is asked by the next run."""
+    scale, none = sitting.prompt.scale, sitting.report_unscored(Reason.NO_VERDICT)
+    missing = [[none, *(replace(none, grade=grade, reason=Reason.OK) for grade in (min(scale), max(scale)))]]
+    merged = [
+        _merge(sitting.grader, [*verdicts, *rest])
+        for rest in product(*missing * (len(sitting.grader.judges) - len(verdicts)))
+    ]
+    unreached = any(verdict.reason in TRANSIENT for verdict in verdicts)
+    return unreached or len({(verdict.grade, verdict.reason) for verdict in merged}) == 1
 
 
 def _not_normalized(answer: ModelOutput) -> Reason | None:

@@ -160,6 +160,10 @@ class Grader(Entry):
     normalizer: JudgeRef | None = doc("Model that rewrites each proof in a neutral style before grading.", None)
     parse_retries: int = doc("Retries of a judge whose verdict cannot be parsed.", 2, ge=0)
     reduce: Literal["min", "median", "mean", "max"] = doc("How to combine the grades of a jury's last round.", "min")
+    ask: Literal["all", "until-known"] = doc(
+        "Judges to ask: `all`, at once; or, one after another, until the others cannot change the verdict (`until-known`).",
+        "all",
+    )
     quorum: Count = doc("Minimum number of judges that must give a grade. With fewer, the row is unscored.", 1)
     max_spread: float = doc("Largest difference of grades, in points, that still counts as agreement.", 2.0, ge=0)
     rounds: int = doc("Maximum further rounds while judges disagree. Judges then see the other outputs.", 0, ge=0)
@@ -180,6 +184,8 @@ class Grader(Entry):
             yield f"`{programs[0]}` is a program and makes no calls; expected no prompt, rounds, normalizer or reference. Remove them."
         if self.rounds and len(self.judges) < 2:
             yield f"`rounds` is {self.rounds} and `judges` has one judge; expected at least two."
+        if self.ask == "until-known" and (self.rounds or "disagreement" in self.escalate_on):
+            yield "`ask` is `until-known`, and `rounds` or `disagreement` need the grades of all judges; expected `ask: all`."
         if self.quorum > len(self.judges):
             yield f"`quorum` is {self.quorum} of {len(self.judges)} judges; expected at most {len(self.judges)}."
         band = self.escalate_band
