@@ -4,10 +4,10 @@
 
 Comparisons: each pair of models with the same seed, benchmark and sampling in the measurements of `benchmarks/seeds.py`. The
 difference of a problem is that of the models' mean grades, as a share of the points. Problems arrive in random orders,
-and after each one the rule may decide (metrics/sequential.py, error 0.05).
+and after each one the rule may decide (estimation/sequential.py, error 0.05).
 
 - *null*: in each order, each problem's difference gets a random sign, so the models are equal. Every decision is a false
-  alarm. Beside it, the same for looking at the usual 95 % interval after each problem from the tenth on.
+  alarm. The same for looking at the usual 95 % interval after each problem from the tenth on.
 - *needed*: the median share of the problems until the decision, by size of the difference; a comparison that stays
   undecided needs all. *wrong*: decisions against the sign of all problems together.
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from proofmill.metrics.sequential import BETS, Band, expect_attempts
+from proofmill.estimation.sequential import BETS, Band, expect_attempts
 
 FOLDER = Path(__file__).parents[1] / "docs" / "measurements"
 ERROR = 0.05

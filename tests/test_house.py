@@ -15,7 +15,18 @@ PACKAGE = ROOT / "src/proofmill"
 
 # A folder may import those before it. `kinds` are the modules at the top of the package, `__main__` is the command line.
 ORDER = [
-    *("schema", "text", "runtime", "public_data", "answers", "rewards", "synthetic", "decontamination", "sandbox"),
+    *(
+        "schema",
+        "text",
+        "runtime",
+        "public_data",
+        "answers",
+        "rewards",
+        "synthetic",
+        "decontamination",
+        "sandbox",
+        "estimation",
+    ),
     *("metrics", "prompts", "selfplay_tasks", "filters", "sources", "calls", "graders", "scaffolds"),
     *("config", "artifacts", "training", "engines", "kinds"),
     *("publishing", "planning", "analysis", "viewer", "cli", "__main__"),

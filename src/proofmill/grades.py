@@ -14,9 +14,8 @@ from dataclasses import asdict
 
 from proofmill.answers import extraction
 from proofmill.artifacts.jobs import Job, run
-from proofmill.artifacts.joins import ById, attempts
+from proofmill.artifacts.joins import ById, attempts, lenders_of
 from proofmill.calls.calls import Spent
-from proofmill.calls.earlier_outputs import lenders_of
 from proofmill.calls.model_requests import Requests
 from proofmill.engines.open_engine import asking_for
 from proofmill.graders import human_grades

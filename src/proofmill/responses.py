@@ -30,7 +30,6 @@ from proofmill.engines import open_engine
 from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.submissions import OF_PROBLEM, Submission
 from proofmill.graders.verdicts import Verdict
-from proofmill.metrics import sequential
 from proofmill.metrics.notices import Notices
 from proofmill.prompts import templates
 from proofmill.runtime.progress import log
@@ -44,6 +43,7 @@ from proofmill.schema.kinds import ROLLOUTS
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import TRANSIENT, Reason, StopReason
 from proofmill.sources.loaders import SOURCES
+from proofmill.estimation import sequential
 from proofmill.text import statements
 from proofmill.text.reasoning import CLOSE, OPEN, final_part
 

@@ -486,7 +486,7 @@ def test_jurors_are_asked_while_they_can_change_the_verdict(jury, reduce, quorum
 
 
 def test_juror_out_of_reach_leaves_the_verdict_open(jury):
-    """A judge who may still reply is asked by the next run before anybody after it."""
+    """A judge who may still reply is asked by the next run before all later ones."""
     entry = {"judges": ["api/a", "api/b", "api/c"], "reduce": "median", "ask": "until-known"}
     replies = {"a": saying(points(6)), "b": failing(points(6), 503), "c": saying(points(0))}
     (verdict,), asked = jury(replies, entry)

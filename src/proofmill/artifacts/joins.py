@@ -7,6 +7,7 @@ the other table is copied to a temporary file with random access.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from proofmill.artifacts.tables import Table
@@ -101,3 +102,8 @@ def schemes_of(table_of: TableOf, name: str | None) -> dict[str, str]:
     """Return the kept schemes of a table by problem; empty without a table."""
     rows = table_of(name).rows("problem", "scheme") if name else ()
     return {row["problem"]: row["scheme"] for row in rows if row["scheme"]}
+
+
+def lenders_of(responses: Table) -> list[Path]:
+    """Return the journal of a table of responses that were graded while they were sampled; none of another table."""
+    return [responses.calls] if responses.stamp["entry"].get("until") else []

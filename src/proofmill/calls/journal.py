@@ -34,8 +34,8 @@ import polars as pl
 import pyarrow as pa
 
 from proofmill.calls import records
-from proofmill.calls.earlier_outputs import Earlier
 from proofmill.calls.model_requests import ModelOutput
+from proofmill.calls.records import Earlier
 from proofmill.runtime import append_log, durable, locks
 from proofmill.runtime.progress import log
 from proofmill.schema.errors import JournalError

@@ -12,7 +12,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +223,43 @@ def as_frame(rows: Iterable[CallRecord], wanted: dict[str, Any]) -> pl.DataFrame
     answers = [row.answer for row in rows]
     columns = {name: [getattr(answer, name) for answer in answers] for name in wanted if name != "key"}
     return pl.DataFrame({"key": [row.key for row in rows], **columns}, schema=wanted)
+
+
+class Earlier:
+    """The outputs of a journal that no process writes meanwhile, by key. Those that are `lent` cost nothing again."""
+
+    def __init__(self, folder: Path, lent: bool = False):
+        self._lent = lent
+        self._paths, self._starts = segments(folder), [0]
+        self._places: dict[str, int] = {}  # the number of the row, counted over all segments
+        self._tail: dict[str, ModelOutput] = {}
+        for path in self._paths:
+            frame, before = read(path, "key", "stop_reason"), self._starts[-1]
+            for row, (key, stop) in enumerate(frame.rows(), before):
+                self._note(key, stop, self._places, row)
+            self._starts.append(before + frame.height)
+        tail = folder / "calls.jsonl"
+        for line in whole_rows(tail):
+            self._note(line.key, line.answer.stop_reason, self._tail, line.answer)
+
+    def _note(self, key: str, stop: str, where: dict[str, Any], what: Any) -> None:
+        """Record the last row of a key. A failure, or a line that invalidates an output, removes the key."""
+        self._places.pop(key, None)
+        self._tail.pop(key, None)
+        if stop != StopReason.ERROR:
+            where[key] = what
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._places or key in self._tail
+
+    def answers(self, keys: Iterable[str]) -> dict[str, ModelOutput]:
+        """Return the outputs of some keys. Raises KeyError for a key without one."""
+        wanted = set(keys)
+        outputs = {key: self._tail[key] for key in wanted & self._tail.keys()}
+        rows = sorted((self._places[key], key) for key in wanted - outputs.keys())
+        for segment, group in groupby(rows, lambda row: bisect_right(self._starts, row[0]) - 1):
+            some = list(group)
+            places = [row - self._starts[segment] for row, _ in some]
+            answers = answers_at(self._paths[segment], places)
+            outputs |= {key: answer for (_, key), answer in zip(some, answers, strict=True)}
+        return {key: replace(output, cost=0.0) for key, output in outputs.items()} if self._lent else outputs

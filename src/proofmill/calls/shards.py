@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.calls import merging, records
-from proofmill.calls.earlier_outputs import Earlier
 from proofmill.calls.journal import Journal
+from proofmill.calls.records import Earlier
 from proofmill.runtime import locks
 from proofmill.runtime.progress import ProgressRate, clock, log
 from proofmill.schema.errors import JournalError, SettingError

@@ -21,16 +21,15 @@ from typing import Any
 import polars as pl
 
 from proofmill.artifacts.jobs import Job, with_weights
+from proofmill.artifacts.joins import lenders_of
 from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
 from proofmill.calls import budget, prices, records
-from proofmill.calls.earlier_outputs import lenders_of
 from proofmill.calls.model_requests import Requests
 from proofmill.config.config import Config
 from proofmill.graders import robustness
 from proofmill.graders.escalation import grader_of
 from proofmill.graders.program_graders import PROGRAMS
-from proofmill.metrics import sequential
 from proofmill.planning import _plan_text, data
 from proofmill.planning._expected_costs import Range, certain, costs_of, predict, read_outputs
 from proofmill.planning._power import forecasts
@@ -47,6 +46,7 @@ from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import StopReason
+from proofmill.estimation import sequential
 
 
 @dataclass

@@ -254,6 +254,6 @@ _EXTREME = re.compile(r"_\{?(?:\\text\{)?\\?(?:max|min|[0-9])\}*$")
 
 
 def are_alike(one: str, other: str) -> bool:
-    """Return whether two names are equal; one of them may have an index that says what is asked, `k_{max}`."""
+    """Return whether two names are equal; one of them may have an index, `k_{max}`."""
     one, other = one.replace(" ", ""), other.replace(" ", "")
     return one == other or _EXTREME.sub("", one) == other or one == _EXTREME.sub("", other)

@@ -94,7 +94,7 @@ def list_values(relation: Relation, equal: Equal) -> Iterator[Form]:
 
 
 def _is_letters(form: Form) -> bool:
-    """Return whether a side is what is asked, in several letters and without numbers but exponents: `m+n`, `a^2+b^2`."""
+    """Return whether a side has several letters and without numbers but exponents: `m+n`, `a^2+b^2`."""
     text = form.latex if isinstance(form, Formula) else ""
     return bool(re.fullmatch(r"[a-z+](?:\^?[a-z+]|\^[0-9])+", text)) and len({*re.findall("[a-z]", text)}) > 1
 

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from proofmill.metrics.sequential import Band, evidence, expect_attempts, looks, sign
+from proofmill.estimation.sequential import Band, evidence, expect_attempts, looks, sign
 
 
 def test_evidence_is_a_martingale_under_the_hypothesis():

@@ -1,0 +1,1 @@
+"""Tests and estimates that do not depend on tables: decisions while data arrive."""
