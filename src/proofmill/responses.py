@@ -27,6 +27,7 @@ from proofmill.calls.dialogues import Ask, Begin, Dialogue, first_requests, toge
 from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests, build_request, options_of
 from proofmill.config.entry_values import entry_from
 from proofmill.engines import open_engine
+from proofmill.estimation import sequential
 from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.submissions import OF_PROBLEM, Submission
 from proofmill.graders.verdicts import Verdict
@@ -43,7 +44,6 @@ from proofmill.schema.kinds import ROLLOUTS
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import TRANSIENT, Reason, StopReason
 from proofmill.sources.loaders import SOURCES
-from proofmill.estimation import sequential
 from proofmill.text import statements
 from proofmill.text.reasoning import CLOSE, OPEN, final_part
 

@@ -27,6 +27,7 @@ from proofmill.artifacts.tables import Table
 from proofmill.calls import budget, prices, records
 from proofmill.calls.model_requests import Requests
 from proofmill.config.config import Config
+from proofmill.estimation import sequential
 from proofmill.graders import robustness
 from proofmill.graders.escalation import grader_of
 from proofmill.graders.program_graders import PROGRAMS
@@ -46,7 +47,6 @@ from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import StopReason
-from proofmill.estimation import sequential
 
 
 @dataclass

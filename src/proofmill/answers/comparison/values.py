@@ -93,7 +93,7 @@ def _numbers(gold: Number, answer: Number) -> bool:
     values = {gold.value / 100, gold.value} if gold.percent != answer.percent and gold.percent else {gold.value}
     others = {answer.value / 100, answer.value} if gold.percent != answer.percent and answer.percent else {answer.value}
     if values & others:
-        if gold.value == answer.value and gold.percent != answer.percent and abs(gold.value) <= 1:
+        if gold.value == answer.value and gold.percent != answer.percent and 0 < abs(gold.value) <= 1:
             raise Unclear("a percentage, or a share of 1")
         return True
     places = [number.places for number in (gold, answer) if number.places is not None]

@@ -22,7 +22,7 @@ from proofmill.answers.reading.forms import (
 from proofmill.answers.reading.structures import STYLED, Read
 
 _ORDERED = 5  # most members of a tuple whose permutations are written out
-_WHOLE = r"(?:positive |non ?-?negative |whole )?(?:integers?|numbers?)"
+_WHOLE = r"(?:whole )?(?:integers?|numbers?)"
 
 
 def _permutations(read: Read, values: str, cyclic: str | None) -> Form | None:
@@ -70,6 +70,8 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Callable[..., Form | None]], ...] = tupl
         (r"([0-9]+) to ([0-9]+)", lambda read, one, other: read(f"{one}:{other}")),
         (r"([Yy]es|[Nn]o), ?([A-Za-z' ]+)", lambda read, word, rest: Words(f"{word} {rest}".lower())),
         (rf"(?:for |[Ff]or )?(?:[Aa]ll|[Ee]very|[Aa]ny) (?:{_WHOLE} |values? of )?([a-z] ?(?:[<>=]|\\[lg]e(?![a-z])).+)",
+         lambda read, relation: read(relation)),
+        (r"(?:for |[Ff]or )?(?:[Aa]ll|[Ee]very|[Aa]ny) (?:positive|non ?-?negative) (?:integers?|numbers?) ([a-z] ?(?:>|\\ge(?![a-z])) ?[0-9]+)",
          lambda read, relation: read(relation)),
         (r"(.+?),? ?(?:and|together with) (?:all )?(?:of )?(?:its|their|the|any)? ?(?:other )?(cyclic )?permutations?(?: (?:thereof|of it|of (?:this|these|them)))?",
          _permutations),
