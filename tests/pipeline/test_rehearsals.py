@@ -178,7 +178,7 @@ def test_rehearsed_claims_fill_their_page(rehearsed, tmp_path, monkeypatch):
     for name, claim in settled.items():
         assert f"| {name} | {claim['statement'].rstrip('.')} | **{claim['outcome']}** |" in text
     blocks, before = ({m[2]: m[0] for m in script["seeds"].BLOCK.finditer(each)} for each in (text, old))
-    assert {name for name, block in blocks.items() if block == before[name]} == {"costs", "lost"}
+    assert {name for name, block in blocks.items() if block == before[name]} == {"costs", "lost", "smol"}
     assert "| grpo/judge-believes |" in text and "| grpo/dodge-drop |" in text
     assert all((tmp_path / "images" / name).exists() for name in ("claims.svg", "claims-attempts.svg"))
 
