@@ -8,7 +8,7 @@ class StopReason(StrEnum):
 
     meaning: str
 
-    def __new__(cls, value: str, meaning: str) -> "StopReason":
+    def __new__(cls, value: str, meaning: str = "") -> "StopReason":  # a default for the lookup `StopReason(value)`
         member = str.__new__(cls, value)
         member._value_, member.meaning = value, meaning
         return member

@@ -1,7 +1,7 @@
 """Read the samples of inspect_ai's log files one at a time: `.eval` (a zip archive) and `.json` (one object).
 
-A sample has the `eval` of its log: the task, the model and the settings. Of an interrupted log, the finished samples are
-read.
+A sample has the `eval` of its log (the task, the model and the settings) and the complete header as `log`. Of an
+interrupted log, the finished samples are read.
 
 From: version 2 of the log format, `EvalLog` in inspect_ai/log/_log.py and the members of the archive in
 log/_recorders/eval.py (github.com/UKGovernmentBEIS/inspect_ai, 2026), and logs of release 0.3.285. Members may be
@@ -43,9 +43,9 @@ def document(path: Path, _: FixCells | None = None) -> Iterator[Record]:
             header[name] = value
         elif value is not None:
             number += 1
-            yield f"{path}#samples/{number}", _add_log(f"{path}#samples/{number}", value, _log_header(path, header))
+            yield f"{path}#samples/{number}", _add_log(f"{path}#samples/{number}", value, _check_header(path, header))
     if not number:
-        raise _without_samples(path, _log_header(path, header))
+        raise _without_samples(path, _check_header(path, header))
 
 
 def archive(path: Path, _: FixCells | None = None) -> Iterator[Record]:
@@ -56,7 +56,7 @@ def archive(path: Path, _: FixCells | None = None) -> Iterator[Record]:
             if sum(info.file_size for info in inside.values()) > RATIO * path.stat().st_size:
                 raise ValueError(f"it unpacks to more than {RATIO:,} times its size")
             first = next((name for name in ("header.json", "_journal/start.json") if name in inside), None)
-            header = _log_header(path, _read_member(path, log, inside[first]) if first else None)
+            header = _check_header(path, _read_member(path, log, inside[first]) if first else None)
             if any(map(_CHUNKED.fullmatch, inside)):
                 raise _other_version(path, VERSION + 1)
             samples = [(int(match[1]), inside[name]) for name in inside if (match := _SAMPLE.fullmatch(name))]
@@ -111,8 +111,8 @@ def _check_size(info: zipfile.ZipInfo) -> None:
         raise ValueError(f"{info.file_size:,} bytes; the limit is {file_formats.VALUE_LIMIT:,}")
 
 
-def _log_header(path: Path, header: Any) -> Mapping[str, Any]:
-    """Return the `eval` of a log: task and model. Raises TableError for a file that is not a log, or of a later version."""
+def _check_header(path: Path, header: Any) -> Mapping[str, Any]:
+    """Return the header of a log. Raises TableError for a file that is not a log, or of a later version."""
     members = header if isinstance(header, Mapping) else {}
     version, task = members.get("version", 1), members.get("eval")
     if isinstance(version, int) and version > VERSION:
@@ -121,13 +121,13 @@ def _log_header(path: Path, header: Any) -> Mapping[str, Any]:
         raise TableError(
             f"{path}: has no task, so it is not a log of inspect_ai; expected a `.eval` or `.json` log. Set another path."
         )
-    return task
+    return members
 
 
-def _add_log(where: str, sample: Any, task: Mapping[str, Any]) -> Mapping[str, Any]:
+def _add_log(where: str, sample: Any, header: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(sample, Mapping):
         raise TableError(f"{where}: is a {record_fields.kind_of(sample)}; expected a sample, an object. Remove it.")
-    return {**sample, "eval": task}
+    return {**sample, "eval": header["eval"], "log": header}
 
 
 def _other_version(path: Path, version: int) -> TableError:
@@ -137,9 +137,9 @@ def _other_version(path: Path, version: int) -> TableError:
     )
 
 
-def _without_samples(path: Path, task: Mapping[str, Any]) -> TableError:
+def _without_samples(path: Path, header: Mapping[str, Any]) -> TableError:
     return TableError(
-        f"{path}: no samples of `{task['task']}`; expected at least one. It may be interrupted, or written with "
+        f"{path}: no samples of `{header['eval']['task']}`; expected at least one. It may be interrupted, or written with "
         "`--no-log-samples`."
     )
 

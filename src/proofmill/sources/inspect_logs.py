@@ -37,7 +37,7 @@ def attempts(entry: Problems) -> Iterator[tuple[str, GradedProof]]:
     """Yield (problem, attempt) for all samples; log at the end which grades were read, and which were not."""
     grades = _Grades(entry.columns.get("given_grade"), entry.columns.get("max_points", "1"))
     for where, sample in _samples(entry):
-        yield _id(where, sample), _attempt(where, sample, *grades.of(where, sample))
+        yield _id(where, sample), read_attempt(where, sample, *grades.of(where, sample))
     if sentence := grades.sentence():
         log(entry.source, sentence)
 
@@ -71,7 +71,7 @@ def _problem(where: str, sample: Mapping[str, Any], columns: Mapping[str, str]) 
     targets = [] if {"answer", "solution", "guidelines"} & set(own) else _targets(where, sample)
     row = {
         "problem": _id(where, sample),
-        "statement": _statement(where, sample) if "statement" not in own else None,
+        "statement": read_statement(where, sample) if "statement" not in own else None,
         "answer": targets[0] if targets else None,
         "guidelines": f"Any of these is right: {'; '.join(targets)}" if len(targets) > 1 else None,
         "origin": where,
@@ -86,7 +86,7 @@ def _targets(where: str, sample: Mapping[str, Any]) -> list[str]:
     return [target for target in words(where, sample, "target") if target.strip()] if "target" in sample else []
 
 
-def _statement(where: str, sample: Mapping[str, Any]) -> str:
+def read_statement(where: str, sample: Mapping[str, Any]) -> str:
     """Return the user's text with the choices; other conversations have the roles. System messages are dropped."""
     asked = record_fields.field(where, sample, "input")
     if isinstance(asked, str):
@@ -131,7 +131,8 @@ def _attachment(sample: Mapping[str, Any], text: str) -> str:
 # ------------------------------------------------------------------------------------------------------------ an attempt
 
 
-def _attempt(where: str, sample: Mapping[str, Any], grade: float | None, max_points: int | None) -> GradedProof:
+def read_attempt(where: str, sample: Mapping[str, Any], grade: float | None, max_points: int | None) -> GradedProof:
+    """Build the attempt of a sample, with this grade."""
     output = _object(where, sample, "output")
     choice = next(iter(records(where, output, "choices")), {}) if "choices" in output else {}
     content, reasoning = _content(where, sample, _object(where, choice, "message"))
@@ -197,6 +198,21 @@ def _object(where: str, record: Mapping[str, Any], column: str) -> Mapping[str, 
 LETTERS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
+def _scores(where: str, sample: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the scores by scorer."""
+    return {"score": sample["score"]} if sample.get("score") else _object(where, sample, "scores")
+
+
+def read_values(where: str, sample: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value of each scorer; of a scorer with an object of values, each as `scorer.key`."""
+    values: dict[str, Any] = {}
+    for scorer, score in _scores(where, sample).items():
+        value = score.get("value") if isinstance(score, Mapping) else None
+        parts = value if isinstance(value, Mapping) else {"": value}
+        values |= {f"{scorer}.{key}".rstrip("."): part for key, part in parts.items()}
+    return values
+
+
 @dataclass
 class _Grades:
     """Reads the grades of one scorer, and counts the scorers and values that occur.
@@ -215,7 +231,7 @@ class _Grades:
 
     def of(self, where: str, sample: Mapping[str, Any]) -> tuple[float | None, int | None]:
         """Return the grade and its maximum; (None, None) without. Raises TableError if a named scorer's value is invalid."""
-        scores = {"score": sample["score"]} if sample.get("score") else _object(where, sample, "scores")
+        scores = _scores(where, sample)
         self.met.update(scores)
         if len(scores) > 1:
             self.several += 1
