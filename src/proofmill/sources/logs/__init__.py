@@ -1,0 +1,1 @@
+"""Logs of evaluation programs: attempts with their scores, without a recipe."""
