@@ -39,6 +39,10 @@ COMMANDS = {
     "verify": Command(
         "compare a final answer with a reference answer, and show how both were read", "verify '1/2' '0.5'"
     ),
+    "compare": Command(
+        "compare models by their logs of inspect_ai, lm-eval, lighteval, verifiers, NeMo-Gym, or any table",
+        "compare logs/large.eval logs/small.eval",
+    ),
     "manual": Command("print the reference of a kind: fields, columns, values, your plugins", "manual grpo"),
     "show": Command(
         "print score pages, an artifact's metadata, or its rows",

@@ -80,13 +80,13 @@ def test_grades_of_two_scores_are_compared_problem_by_problem(two):
 
 def test_scores_on_different_scales_are_not_compared(two, monkeypatch):
     """Points out of 7 and out of 1 have no difference; the line says why."""
-    cells = differences._cells
+    cells = differences.read_cells
 
     def rescaled(table):
         of_one = {"max_points": 1} if table.name == "scores/right" else {}
         return {cell: [{**row, **of_one} for row in rows] for cell, rows in cells(table).items()}
 
-    monkeypatch.setattr(differences, "_cells", rescaled)
+    monkeypatch.setattr(differences, "read_cells", rescaled)
     (line,) = [line for line in said(two, "scores/a", "scores/right") if line.strip().startswith("scores")]
     assert line.strip() == "scores of solutions: out of 1 and 7 points; not compared"
 

@@ -123,7 +123,7 @@ def _of_rows(rows: Rowwise) -> Iterator[str]:
 
 def _of_scores(one: Table, other: Table) -> Iterator[str]:
     """Yield the differences of mean grades, for the cells of both tables, compared problem by problem."""
-    before, after = _cells(one), _cells(other)
+    before, after = read_cells(one), read_cells(other)
     entry = _entry(other)
     compared, scales = [], []
     for (model, *where), rows in after.items():
@@ -161,7 +161,10 @@ def _entry(table: Table) -> Scores:
     return entry_from("scores", {key.replace("_", "-"): value for key, value in table.stamp["entry"].items()})
 
 
-def _cells(table: Table) -> dict[Any, Rows]:
+def read_cells(table: Table) -> dict[Any, Rows]:
+    """Return the graded attempts behind a table of scores, or in a table of grades, by cell."""
     from proofmill.scores import group_attempts
 
-    return group_attempts(_entry(table), Job(table, {}, table.stamp["fingerprint"], table.stamp))
+    entry = _entry(table) if table.kind == "scores" else Scores(grades=[table.name], metrics=["avg-at-k"])
+    stamp = {**table.stamp, "parents": {**table.stamp["parents"], table.name: table.content}}
+    return group_attempts(entry, Job(table, {}, table.stamp["fingerprint"], stamp))

@@ -109,7 +109,7 @@ def _sheet(title: str, rows: Sequence[Row]) -> Iterator[str]:
     for key in dict.fromkeys((row["model"], row["problems"], row["grader"]) for row in rows):
         cells = {row["metric"]: row for row in rows if (row["model"], row["problems"], row["grader"]) == key}
         largest = max(cells.values(), key=lambda row: row["n"])
-        values = [_cell(cells.get(column)) for column in columns]
+        values = [format_cell(cells.get(column)) for column in columns]
         attempts = f"{largest['n']:,} at {largest['n_problems']:,} problems{_format_few(cells.values())}"
         unscored = f"{max(row['unscored'] for row in cells.values()):.1%}"
         yield f"| {' | '.join([*key[:2], *[key[2]] * several_graders, *values, attempts, unscored])} |"
@@ -140,7 +140,7 @@ def _averages(sampling: str, rows: Sequence[Row], entry: Scores) -> Iterator[str
     yield "|---" * (len(columns) + 2) + "|"
     for model in dict.fromkeys(row["model"] for row in of_metric):
         cells = {row["problems"]: row for row in of_metric if row["model"] == model}
-        yield f"| {' | '.join([model, *(_cell(cells.get(column)) for column in columns), 'measured here'])} |"
+        yield f"| {' | '.join([model, *(format_cell(cells.get(column)) for column in columns), 'measured here'])} |"
     for model, reported in entry.published.items():
         values = [reported.percent.get(column) for column in columns]
         shown = ["–" if value is None else f"{value / 100:.3f}" for value in values]
@@ -165,11 +165,12 @@ def _costs(rows: Sequence[Row]) -> Iterator[str]:
         for row in sorted(here, key=lambda row: (row["tokens_per_problem"] is None, row["tokens_per_problem"])):
             tokens = "–" if row["tokens_per_problem"] is None else f"{row['tokens_per_problem']:,.0f}"
             dollars = "–" if row["dollars_per_problem"] is None else f"{row['dollars_per_problem']:.3g}"
-            yield f"| {row['sampling']}, {row['metric']} | {tokens} | {dollars} | {_cell(row)} |"
+            yield f"| {row['sampling']}, {row['metric']} | {tokens} | {dollars} | {format_cell(row)} |"
         yield ""
 
 
-def _cell(row: Row | None) -> str:
+def format_cell(row: Row | None) -> str:
+    """Return a text such as `0.50 [0.41, 0.59]`."""
     if row is None or row["value"] is None:
         return "–"
     digits = 2 if abs(row["value"]) < 100 else 0
