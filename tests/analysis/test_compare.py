@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dirty import dirty_records
 from eval_logs import sample, write_json
 from mill import ROOT, Mill
 from proofmill import __main__
@@ -351,6 +352,25 @@ def test_faults_have_place_and_expectation(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(TableError, match=message):
         compare([path, scored(tmp_path / "fine.jsonl", [1, 0])])
+
+
+@pytest.mark.parametrize("name", ["lm-eval-small", "verifiers-small", "traces-small", "rollout"])
+def test_dirty_records_give_attempts_or_one_message(tmp_path, name):
+    """Any value in any place of a second record, or a missing one, gives an attempt or an error with its place."""
+    good, path = ROLLOUT, tmp_path / "log.jsonl"
+    if name != "rollout":
+        good = json.loads(next((LOGS / name).glob("*.jsonl")).read_text().partition("\n")[0])
+    for trace in good.get("traces", ()):
+        for unread in ("task", "timing", "nodes", "verifiers"):
+            del trace[unread]
+    for dirty in dirty_records(good):
+        write_rows(path, [good, dirty])
+        try:
+            log = read_log(path)
+            assert all(log.score(metric) for metric in log.metrics if metric not in log.faults)
+            assert len(log.attempts) == 2
+        except TableError as error:
+            assert str(error).startswith(f"{path}:2: ") and "; expected " in str(error), dirty
 
 
 def test_folder_has_one_log(tmp_path):

@@ -119,13 +119,13 @@ def _read(paths: Sequence[Path], metrics: Sequence[str]) -> list[ComparedLog]:
 def _read_own(path: Path) -> EvalLog | None:
     """Return the attempts behind a table of grades or scores; None for another file."""
     try:
-        stamp = json.loads((parquet.read_metadata(path).metadata or {})[KEY.encode()])
+        name = json.loads((parquet.read_metadata(path).metadata or {})[KEY.encode()])["name"]
     except (OSError, ValueError, KeyError):  # read_log reports faults
         return None
-    table = Table(stamp["name"], path.resolve().parents[stamp["name"].count("/")])
+    table = Table(name, path.resolve().parents[name.count("/")])
     if table.kind not in ("grades", "scores") or table.path != path.resolve():
         raise TableError(
-            f"{path}: is the table {stamp['name']}; expected grades/... or scores/... in its results folder. Name one."
+            f"{path}: is the table {name}; expected grades/... or scores/... in its results folder. Name one."
         )
     cells, grades = read_cells(table), table.stamp["entry"].get("grades", [table.name])
     if len(cells) != 1:
@@ -178,11 +178,14 @@ def _describe(one: ComparedLog, kernel: Any, entry: Scores) -> dict[str, Any]:
         "refused": None if one.log.program in WITHOUT_REFUSALS else refused,
         "minimum_detectable_effect": EFFECT.value(one.rows),
         "settings": one.log.settings,
-        "notices": [*of_attempts(one.rows), *_notices(one.log.settings, unscored)],
+        "notices": [*of_attempts(one.rows), *_notices(one, unscored)],
     }
 
 
-def _notices(settings: Mapping[str, Any], unscored: Rows) -> Iterator[str]:
+def _notices(one: ComparedLog, unscored: Rows) -> Iterator[str]:
+    settings = one.log.settings
+    if others := [name for name in one.log.metrics if name != one.metric]:
+        yield f"other metrics of this log (--metric): {list_names(others)}"
     if ignored := [row["reason"] for row in unscored if row.get("logged") is not None]:
         yield f"{len(ignored):,} attempts are unscored although the log has a value ({list_names(sorted(set(ignored)))})"
     if settings.get("status", "success") != "success":
@@ -210,6 +213,7 @@ def _pair(one: ComparedLog, other: ComparedLog, kernel: Any, ignore_statements: 
     error = float(mean_P.std(ddof=1)) / math.sqrt(len(mean_P)) if len(differences_SP) == 1 < len(mean_P) else 0.0
     truncation = pair_numbers(TRUNCATION, None, models, both, entry)
     sent, sent_there = one.read_first("sent"), other.read_first("sent")
+    one_program = one.log.program == other.log.program  # each program writes requests in its own form
     return {
         "log": one.label,
         "baseline": other.label,
@@ -222,7 +226,7 @@ def _pair(one: ComparedLog, other: ComparedLog, kernel: Any, ignore_statements: 
         "only_in_baseline": [problem for problem in theirs if problem not in ours],
         "unscored_in_one": len(shared) - len(mean_P),
         "statements_compared": 0 if ignore_statements else len(known),
-        "requests_that_differ": sum(sent[problem] != sent_there[problem] for problem in shared),
+        "requests_that_differ": sum(sent[problem] != sent_there[problem] for problem in shared if one_program),
         "truncation": {name: truncation[name] for name in ("value", "low", "high")},
         "identical": len(one.rows) == len(other.rows) and all(map(_is_same, one.rows, other.rows)),
     }
