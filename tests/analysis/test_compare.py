@@ -156,7 +156,7 @@ def test_failed_calls_of_verifiers_have_no_reward():
 
 
 def test_rollouts_of_nemo_gym_are_read_with_their_failures(tmp_path):
-    """Truncation, refusals and attempts of the failure file are told apart; a failure that was retried counts once."""
+    """Truncation, refusals and attempts of the failure file are distinguished; a failure that was retried counts once."""
     rows = [ROLLOUT, {**ROLLOUT, "_ng_rollout_index": 1, "reward": 0, "response": CUT}]
     rows += [{**ROLLOUT, "_ng_task_index": 7, "response": WITHHELD}]
     path = write_rows(tmp_path / "rollouts.jsonl", rows)
