@@ -27,6 +27,7 @@ from proofmill.artifacts.jobs import Job
 from proofmill.artifacts.joins import ById
 from proofmill.filters import problem_filters
 from proofmill.filters.problem_filters import Decontamination
+from proofmill.graders.code_grading import state_tests
 from proofmill.public_data.locations import local_path
 from proofmill.runtime.progress import Progress
 from proofmill.schema.columns import COLUMNS
@@ -46,7 +47,8 @@ def main(entry: Problems, job: Job) -> None:
     counts: dict[str, int] = {}
     loader = job.parent(entry.source).stamp.get("loader") if "/" in entry.source else entry.source
     with _verifier(entry) as verifier:
-        rows = _count(_filter(entry, job, _rows(entry, job), verifier), entry, job, counts)
+        read = (_with_tests(row, entry) for row in _rows(entry, job))
+        rows = _count(_filter(entry, job, read, verifier), entry, job, counts)
         job.finish(_frames(rows), counts, loader=loader)
 
 
@@ -151,6 +153,20 @@ def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:
                 "Map another column to `problem`, or none, which derives ids from the statements."
             )
         yield row
+
+
+def _with_tests(row: dict, entry: Problems) -> dict:
+    """Return a row with its tests as they are graded, or dropped. Raises TableError if it may not be dropped."""
+    if row["dropped"] is not None or row["question_type"] != "code" or not row["answer"]:
+        return row
+    try:
+        return {**row, "answer": state_tests(row["answer"])}
+    except ValueError as error:
+        if "has-parsable-answer" in entry.keep:
+            return {**row, "dropped": "has-parsable-answer", "evidence": str(error)}
+        raise TableError(
+            f"{row['origin']}: problem `{row['problem']}`: {error} To drop such rows, `keep: [has-parsable-answer]`."
+        ) from error
 
 
 # ------------------------------------------------------------------------------------------------------------ filtering

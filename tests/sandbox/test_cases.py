@@ -22,27 +22,41 @@ def test_cases_of_an_answer_are_its_tests():
     [
         ("18", "`18` is not a list"),
         ("", "`` is not JSON"),
-        ("[" * 100_000, "is not JSON"),
+        ("[" * 100_000, "is nested too deeply"),
         ("[]", "not a list of at least one test"),
         ('{"input": "", "output": ""}', "not a list of at least one test"),
         ('["a"]', 'test 1 is `"a"`'),
         ('[{"input": "", "output": ""}, {"input": ""}]', 'test 2 is `{"input": ""}`'),
         ('[{"input": "", "output": "", "call": ""}]', "test 1 is"),
-        ('[{"input": 1, "output": ""}]', "the input of test 1 is not a text"),
-        ('[{"input": "", "output": ["a"]}]', "the output of test 1 is not a text"),
-        ('[{"input": "\\ud800", "output": ""}]', "the input of test 1 is not a text"),
-        ('[{"call": 5, "result": 5}]', "the call of test 1 is not a text"),
-        ('[{"call": "f(", "result": "5"}]', "the call of test 1 is not a Python expression"),
-        ('[{"call": "x = 5", "result": "5"}]', "the call of test 1 is not a Python expression"),
-        ('[{"call": "f()", "result": "array([1, 2])"}]', "the result of test 1, `array([1, 2])`, is no plain data"),
-        ('[{"call": "f()", "result": "deque([1])"}]', "the result of test 1"),
-        ('[{"call": "f()", "result": "Counter({1: 2})"}]', "the result of test 1"),
-        ('[{"call": "f()", "result": "datetime.date(2020, 1, 1)"}]', "the result of test 1"),
+        ('[{"input": 1, "output": ""}]', "`input` of test 1 is `1`"),
+        ('[{"input": "", "output": ["a"]}]', "`output` of test 1 is `['a']`"),
+        ('[{"input": "\\ud800", "output": ""}]', "`input` of test 1 is"),
+        ('[{"call": 5, "result": 5}]', "`call` of test 1 is `5`"),
+        ('[{"call": "f(", "result": "5"}]', "the call of test 1, `f(`, cannot be read"),
+        ('[{"call": "x = 5", "result": "5"}]', "the call of test 1, `x = 5`, cannot be read"),
+        ('[{"call": "f()", "result": "hello"}]', "the result of test 1, `hello`, cannot be read (no plain data: Name)"),
+        ('[{"call": "f()", "result": "array([1, ..., 2])"}]', "the result of test 1"),
+        ('[{"call": "f()", "result": "defaultdict(<class \'int\'>, {})"}]', "the result of test 1"),
+        ('[{"call": "f()", "result": "datetime.date(2020, 13, 1)"}]', "month must be in 1..12"),
         ('[{"call": "f()", "result": "[1, 2"}]', "the result of test 1"),
-        ('[{"call": "f()", "result": "5", "setup": "none"}]', 'the setup of test 1 is `"none"`'),
-        ('[{"call": "f()", "result": "5", "setup": ["leetcode"]}]', "the setup of test 1"),
-        ('[{"call": "f()", "result": "5", "megabytes": 1}]', "the megabytes of test 1 are `1`"),
-        ('[{"call": "f()", "result": "5", "megabytes": true}]', "the megabytes of test 1 are `true`"),
+        ('[{"call": "f()", "result": "5"}, {"call": "f()", "result": "<object>"}]', "the result of test 2"),
+        ('[{"call": "f()", "result": "5", "setup": "none"}]', "`setup` of test 1 is `none`"),
+        ('[{"call": "f()", "result": "5", "setup": ["leetcode"]}]', "`setup` of test 1"),
+        ('[{"call": "f()", "result": "5", "megabytes": 1}]', "`megabytes` of test 1 is `1`"),
+        ('[{"call": "f()", "result": "5", "megabytes": true}]', "`megabytes` of test 1 is `True`"),
+        ('[{"call": "f()", "result": "5", "absolute": -1}]', "`absolute` of test 1 is `-1`"),
+        ('[{"call": "f()", "result": "5", "relative": NaN}]', "`relative` of test 1 is `nan`"),
+        ('[{"call": "f()", "result": "5", "relative": "1e-6"}]', "`relative` of test 1 is `1e-6`"),
+        ('[{"call": "f()", "result": "5", "close": 1e-6}]', "`close` of test 1 is"),
+        ('{"tests": [{"input": "", "output": ""}], "limit": 3}', "`limit` of test 1 is `3`"),
+        ('{"tests": []}', "not a list of at least one test"),
+        ('[{"input": "5"}]', 'test 1 is `{"input": "5"}`'),
+        ('[{"input": "5", "checker": ""}]', "test 1 is `"),
+        ('[{"input": "5", "checker": "def check("}]', "the checker of test 1, `def check(`, cannot be read"),
+        ('[{"input": "5", "checker": "def f(a): pass"}]', "it defines no function `check`"),
+        ('[{"call": "f(a=1)", "checker": "def check(*a): pass"}]', "it needs a call with positional arguments"),
+        ('[{"call": "f(x)", "checker": "def check(*a): pass"}]', "the checker of test 1"),
+        ('[{"call": "f(1)", "result": "P(x=1)", "checker": "def check(*a): pass"}]', "an instance of the class P"),
     ],
 )
 def test_cases_of_an_answer_without_tests_names_the_fault(answer, fault):
@@ -93,9 +107,11 @@ def test_same_lines_of_a_shorter_output_are_not_the_same():
 
 
 def test_same_lines_of_close_numbers_need_equally_many_lines():
-    """With `close`, outputs of 2 and 3 lines differ, although the lines of the shorter one are close."""
-    assert same_lines("1\n2.0000001\n", "1\n2", close=1e-6)
-    assert not same_lines("1\n2", "1\n2\n3", close=1e-6) and not same_lines("1\n2\n3", "1\n2", close=1e-6)
+    """With a tolerance, outputs of 2 and 3 lines differ, although the lines of the shorter one are close."""
+    assert same_lines("1\n2.0000001\n", "1\n2", tolerance=(1e-6, 0))
+    assert not same_lines("1\n2", "1\n2\n3", tolerance=(1e-6, 0)) and not same_lines(
+        "1\n2\n3", "1\n2", tolerance=(1e-6, 0)
+    )
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,8 @@ def test_parse_reply_of_any_bytes_is_a_result_that_can_be_compared():
     limits = Limits(1, 1 << 28, 1_000_000)
     cases = (
         Case(call="f()", result="'no such value'"),
-        Case(stdout="no such output"),
-        Case(call="f()", result="[3.5]", close=1e-6),
+        Case(input="", output="no such output"),
+        Case(call="f()", result="[3.5]", absolute=1e-6),
     )
     for data in forged(2000):
         ended = draw.choice([0, 0, 0, 256, 9, 11, 33, 64, 126, 127, 139, 1407])

@@ -83,7 +83,7 @@ def _has_answer(row: Row) -> str | None:
 
 
 def _has_parsable_answer(row: Row) -> str | None:
-    """Reject a reference answer that `final-answer` cannot parse; programming problems pass.
+    """Reject a reference answer that `final-answer` cannot parse. The tests of a program were read before (problems.py).
 
     The row's `fault` parses the answer as `final-answer` does, within its limits (answers/verifier.py).
     """
@@ -308,7 +308,9 @@ FILTERS: dict[str, Named] = {
     "has-solution": Named(_has_solution, "there is a solution"),
     "has-answer": Named(_has_answer, "there is a final answer; for programming problems: tests"),
     "has-parsable-answer": Named(
-        _has_parsable_answer, "the final answer can be parsed completely, so that responses can be compared with it"
+        _has_parsable_answer,
+        "the final answer can be parsed completely, so that responses can be compared with it; for programming problems: "
+        "the tests can be read, and a checker accepts its reference output",
     ),
     "is-problem": Named(_is_problem, "the statement has a formula, a question or an instruction, and is not a heading"),
     "has-scheme": Named(_has_scheme, "its grading scheme was kept", needs="schemes"),

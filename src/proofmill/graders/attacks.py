@@ -279,9 +279,9 @@ def _visible(target: Target) -> Iterator[tuple[str, str]]:
     shown = _examples(target.statement)
     shown += re.findall(r"^assert (.+\)) == (.+)$", target.statement, re.MULTILINE)
     for case in cases_of(target.tests) if isinstance(target.tests, str) else ():
-        given, wanted = case.stdin.strip(), case.stdout.strip()
-        if case.call and case.call in target.statement and case.result in target.statement:
-            shown.append((case.call, case.result))
+        given, wanted, value = (case.input or "").strip(), (case.output or "").strip(), case.result or ""
+        if case.call and case.call in target.statement and value in target.statement:
+            shown.append((case.call, value))
         elif given and wanted and all(f"\n{text}\n" in f"\n{target.statement}\n" for text in (given, wanted)):
             yield given, wanted
     for call, wanted in shown:

@@ -1,6 +1,7 @@
 """Grade code (the grader `tests`): programs by tests or by a check, and answers to tasks. The problem's answer decides.
 
     [{"input": "1 2\\n", "output": "3\\n"}, {"call": "f(1)", "result": "2"}]    tests: the share that pass
+    {"tests": [{"input": "6"}], "checker": "def check(input, output, ..."}    the same, with options for all tests
     [{"check": "...", "function": "add", "setup": "", "reference": "..."}]      asserts: all hold, or not
     {"kind": "deduce", "program": "...", "input": "1", "output": "2"}           a task of self-play: right or wrong
 
@@ -14,6 +15,7 @@ Differences from CRUXEval and Absolute Zero:
 import ast
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +23,11 @@ from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.sandbox import values
 from proofmill.sandbox.asserts import Checked, Checks, SandboxCheck
-from proofmill.sandbox.cases import cases_of
+from proofmill.sandbox.cases import cases_of, state_tolerance
+from proofmill.sandbox.checkers import find_fault
 from proofmill.sandbox.executor import Execution, Executor, Result
-from proofmill.sandbox.sandbox import Ran, Sandbox
+from proofmill.sandbox.sandbox import MEGABYTES, SECONDS, Ran, Sandbox
+from proofmill.schema.errors import SandboxError
 from proofmill.schema.reasons import Reason
 from proofmill.selfplay_tasks import solutions
 from proofmill.selfplay_tasks.tasks import Task, from_row
@@ -40,7 +44,7 @@ def read_tests(text: str | None) -> Tests:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = None
-    if isinstance(value, dict):
+    if isinstance(value, dict) and "tests" not in value:
         return _task(value)
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) and "check" in value[0]:
         return _check(value[0])
@@ -74,7 +78,41 @@ def _check(row: dict[str, Any]) -> SandboxCheck:
             f"check: `{json.dumps(row)[:60]}`; expected the texts `check`, `function`, `setup` and `reference`. Correct the "
             "answer of the problem."
         )
-    return SandboxCheck(**row)
+    check = SandboxCheck(**row)
+    try:
+        with values.reading():
+            ast.parse("\n".join((check.setup, check.reference, check.check)))
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise ValueError(f"check: it is not Python ({error}). Correct the answer of the problem.") from error
+    return check
+
+
+def state_tests(answer: str) -> str:
+    """Return tests as they are graded, with the tolerance of each expected float. Raises ValueError if none can be graded.
+
+    A checker is run on its expected outputs, and the program of a task whose recorded value cannot be read. On a machine
+    that cannot isolate programs, the grader finds these faults.
+    """
+    tests, executor = read_tests(answer), Executor(SECONDS, MEGABYTES, 1, values.LONGEST)
+    fault: Task | str = ""
+    with suppress(SandboxError):
+        match tests:
+            case Task() if not all(map(_is_readable, tests.outputs or (tests.output,))):
+                with executor:
+                    fault = check_soundness([tests], executor)[tests]
+            case str() if any(case.checker and case.has_reference for case in cases_of(tests)):
+                with executor:
+                    fault = find_fault(cases_of(tests), executor)
+    if isinstance(fault, str) and fault:
+        raise ValueError(f"tests: {fault}. Fix the answer of the problem.")
+    return state_tolerance(answer) if isinstance(tests, str) else answer
+
+
+def _is_readable(text: str) -> bool:
+    try:
+        return values.parse(text) is not ...
+    except ValueError:
+        return False
 
 
 class Code:
@@ -166,8 +204,9 @@ def _with_outputs(task: Task, results: Sequence[Result]) -> Task | str:
 
 
 def _of_run(run: Ran) -> Verdict:
-    """Return the verdict of one run: the share of the tests that the program passes."""
-    return Verdict(run.share, 1, Reason.NO_ANSWER if run.status == "no-code" else Reason.OK, run.detail)
+    """Return the verdict of one run: the share of the tests that the program passes; none if a checker does not decide."""
+    reasons = {"no-code": Reason.NO_ANSWER, "undecided": Reason.UNPARSABLE, "unsound": Reason.NO_GOLD}
+    return Verdict(run.share, 1, reasons.get(run.status, Reason.OK), run.detail)
 
 
 def _of_check(checked: Checked) -> Verdict:

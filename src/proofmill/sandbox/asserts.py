@@ -47,6 +47,7 @@ class Checked:
 
 # Precedes the check, and seeds its random inputs. Recursive calls of the function are not recorded.
 _RECORD = """
+import copy as _check_copy
 import random as _check_random
 _check_random.seed(0)
 _check_calls = []
@@ -54,7 +55,7 @@ _check_within = []
 _check_reference = {function}
 def {function}(*arguments, **named):
     if not _check_within:
-        _check_calls.append(repr((arguments, named)))
+        _check_calls.append(_check_copy.deepcopy((arguments, named)))
     _check_within.append(1)
     try:
         return _check_reference(*arguments, **named)
@@ -121,10 +122,13 @@ class Checks:
     def _run(self, programs: Sequence[tuple[SandboxCheck, str]]) -> list[str]:
         """Run each program through its check and return its fault; empty if it passes."""
         results = list(self.executor.run([_trial(check, code, str(self._calls[check])) for check, code in programs]))
-        ran = [n for n, result in enumerate(results) if result.status == "ok"]
-        replays = self.executor.run([_replay(programs[n][0], results[n].value) for n in ran])
-        faults = [_fault(result) for result in results]
-        for n, result in zip(ran, replays, strict=True):
+        faults, replays = [_fault(result) for result in results], dict[int, Execution]()
+        for n, ((check, _), result) in enumerate(zip(programs, results, strict=True)):
+            try:
+                replays |= {} if faults[n] else {n: _replay(check, values.source(result.value))}
+            except ValueError as error:
+                faults[n] = f"refused: {error}"
+        for n, result in zip(replays, self.executor.run(replays.values()), strict=True):
             faults[n] = _fault(result)
         return faults
 
@@ -135,7 +139,7 @@ def _join(*sources: str) -> str:
 
 def _recording(check: SandboxCheck) -> Execution:
     record = _RECORD.format(function=check.function)
-    return Execution(_join(check.setup, check.reference, record, check.check), "_check_calls")
+    return Execution(_join(check.setup, check.reference, record, check.check), "_check_calls", trusted=True)
 
 
 def _trial(check: SandboxCheck, code: str, calls: str) -> Execution:
@@ -144,21 +148,22 @@ def _trial(check: SandboxCheck, code: str, calls: str) -> Execution:
 
 def _replay(check: SandboxCheck, results: str) -> Execution:
     replay = _REPLAY.format(function=check.function, values=results)
-    return Execution(_join(check.setup, check.reference, replay, check.check), "len(_check_values)")
+    return Execution(_join(check.setup, check.reference, replay, check.check), "len(_check_values)", trusted=True)
 
 
 def _call_list(check: SandboxCheck, result: Result) -> tuple[str | None, str]:
     """Return the list of calls that a check made, as an expression, or None and the fault."""
     if result.status != "ok":
-        return None, _fault(result)
-    try:
-        calls = [values.parse(call) for call in values.parse(result.value)]
-    except ValueError as error:
-        return None, f"`{check.function}` is called with {error}"
+        unwritten = f"`{check.function}` is called with {result.error}"
+        return None, unwritten if result.status == "refused" else _fault(result)
+    calls = values.parse(result.value)
     if not calls:
         return None, f"`{check.function}` is never called"
-    starred = (f"{check.function}(*{values.write(positional)}, **{values.write(named)})" for positional, named in calls)
-    return f"[{', '.join(starred)}]", ""
+    try:
+        both = [[values.source(values.write(part)) for part in call] for call in calls]
+    except ValueError as error:
+        return None, f"`{check.function}` is called with {error}"
+    return f"[{', '.join(f'{check.function}(*{positional}, **{named})' for positional, named in both)}]", ""
 
 
 def _fault(result: Result) -> str:

@@ -6,174 +6,184 @@ al. 2024: a call and its result).
 Differences from the original:
 1. Two outputs are equal only if all lines are equal. open-r1 compares as many lines as the shorter output has, so an
    empty output passes every test.
-2. Values are compared as literals. This process never executes a problem's answer.
+2. Values are compared as plain data (values.py). This process never executes a problem's answer.
 3. A call that compares, such as `f(1) == 2`, is decided outside the program's process (`TestCase`), so a program gains
    nothing by redefining `==` or `abs`. The request depends on the test's call alone, never on the expected result.
+4. A test may have a checker (checkers.py), which accepts several outputs.
 """
 
 import ast
 import builtins
+import dataclasses
 import json
-import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
 
 from proofmill.sandbox import values
 from proofmill.sandbox.executions import Result
-from proofmill.sandbox.extract import SETUPS
+from proofmill.sandbox.values import EXACT, Tolerance
 
-MOST_MEGABYTES = 4096  # that a test may request
-_OPTIONS = {"close", "setup", "megabytes"}
+Text = Annotated[str, AfterValidator(lambda text: text.encode().decode())]  # without half a character
+Distance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_FORMS = ({"input", "output"}, {"call", "result"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
 class Case:
     """One test of a program.
 
-    Either the program reads `stdin` and must print `stdout`, or the expression `call`, evaluated after the program, must
-    have the value `result`. Numbers may differ by `close`, absolutely or relatively; with None the printed texts must be
-    equal. `setup` names the code that precedes the program (programs.SETUPS). `megabytes` overrides the sandbox's memory.
+    Either the program reads `input` and must print `output`, or the expression `call`, evaluated after the program, must
+    have the value `result`, as `repr` writes it. Numbers may differ by `absolute`, or `relative` to the larger one; without
+    these the printed texts must be equal. `setup` names the code that precedes the program (extract.SETUPS). `megabytes`
+    overrides the sandbox's memory. A `checker` (checkers.py) decides alone; then the expected side may be missing.
     """
 
-    stdin: str = ""
-    stdout: str = ""
-    call: str = ""
-    result: str = ""  # as `repr` writes it
-    close: float | None = None
-    setup: str = ""
-    megabytes: float | None = None
+    input: Text | None = None
+    output: Text | None = None
+    call: Text = ""
+    result: Text | None = None
+    absolute: Distance = 0.0
+    relative: Distance = 0.0
+    setup: Literal["leetcode"] | None = None
+    megabytes: Annotated[float, Field(ge=8, le=4096)] | None = None
+    checker: Text = ""
 
     def passes(self, result: Result) -> bool:
         """Return whether the value of the call, or the output, is the expected one."""
+        tolerance = (self.absolute, self.relative)
         if self.call:
-            return same_value(result.value, self.result, self.close)
-        return same_lines(result.printed, self.stdout, self.close)
+            return same_value(result.value, self.result or "", tolerance)
+        return same_lines(result.printed, self.output or "", tolerance)
 
     @cached_property
     def question(self) -> "TestCase | None":
         """The form in which the test is decided outside the program; None if the call only returns a value."""
-        return question_of(self.call) if self.call else None
+        return question_of(self.call) if self.call and not self.checker else None
+
+    @property
+    def has_reference(self) -> bool:
+        return (self.result if self.call else self.output) is not None
+
+    @cached_property
+    def sources(self) -> tuple[str, str]:
+        """What a checker receives, as source: the input or the arguments of the call, and the expected side or None."""
+        if not self.call:
+            return repr(self.input), repr(self.output)
+        tree = values.expression(self.call)
+        if not isinstance(tree, ast.Call) or tree.keywords:
+            raise ValueError("it needs a call with positional arguments")
+        return values.source(ast.unparse(ast.Tuple(tree.args, ast.Load()))), values.source(self.result or "None")
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)  # a problem's attempts follow one another
 def cases_of(answer: str) -> tuple[Case, ...]:
     """Parse the tests in a problem's answer. Raises ValueError with a message that names the fault."""
     try:
         rows = json.loads(answer)
-    except (ValueError, RecursionError):
+        options = {**rows} if isinstance(rows, dict) else {"tests": rows}
+        tests = options.pop("tests", None)
+        if not isinstance(tests, list) or not tests:
+            raise _wrong(f"`{answer[:60]}` is not a list of at least one test")
+        return tuple(_case(row, options, f"test {n}") for n, row in enumerate(tests, 1))
+    except json.JSONDecodeError:
         raise _wrong(f"`{answer[:60]}` is not JSON") from None
-    if not isinstance(rows, list) or not rows:
-        raise _wrong(f"`{answer[:60]}` is not a list of at least one test")
-    try:
-        return tuple(_case(row, f"test {n}") for n, row in enumerate(rows, 1))
-    except RecursionError:  # JSON that could be read may be too deep to be written
+    except RecursionError:
         raise _wrong(f"`{answer[:60]}` is nested too deeply") from None
 
 
-def _case(row: Any, where: str) -> Case:
-    if not isinstance(row, dict) or set(row) - _OPTIONS not in ({"input", "output"}, {"call", "result"}):
+def state_tolerance(answer: str) -> str:
+    """Return tests in which each test with an expected float has its tolerance, also if that is the default."""
+    rows = json.loads(answer)
+    for row, case in zip(rows["tests"] if isinstance(rows, dict) else rows, cases_of(answer), strict=True):
+        nodes = ast.walk(values.expression(case.result)) if case.result and not case.checker else ()
+        if any(isinstance(getattr(node, "value", None), float) for node in nodes):
+            row |= {"absolute": case.absolute, "relative": case.relative}
+    return json.dumps(rows, ensure_ascii=False)
+
+
+def _case(row: Any, options: Mapping[str, Any], where: str) -> Case:
+    names = {*_FORMS[0], *_FORMS[1]}.intersection(row if isinstance(row, dict) else ())
+    if names not in _FORMS and (names not in ({"input"}, {"call"}) or not {**options, **row}.get("checker")):
         raise _wrong(f"{where} is `{json.dumps(row)[:60]}`")
-    close, setup, megabytes = (row.pop(name, None) for name in ("close", "setup", "megabytes"))
-    if setup is not None and not (isinstance(setup, str) and setup in SETUPS):
-        raise _wrong(f"the setup of {where} is `{json.dumps(setup)[:60]}`")
-    if megabytes is not None and not (type(megabytes) in (int, float) and 8 <= megabytes <= MOST_MEGABYTES):
-        raise _wrong(f"the megabytes of {where} are `{json.dumps(megabytes)[:60]}`")
-    if close is not None and not (type(close) in (int, float) and 0 <= close < math.inf):
-        raise _wrong(f"`close` of {where} is `{json.dumps(close)[:60]}`")
-    if "result" in row and not isinstance(row["result"], str):
-        row["result"] = repr(row["result"])
-    for name, text in row.items():
-        if not isinstance(text, str) or re.search("[\ud800-\udfff]", text):
-            raise _wrong(f"the {name} of {where} is not a text")
-    if "input" in row:
-        return Case(row["input"], row["output"], close=close, setup=setup or "", megabytes=megabytes)
-    case = Case(call=row["call"], result=row["result"], close=close, setup=setup or "", megabytes=megabytes)
+    texts = (
+        {"result": row["result"] if isinstance(row["result"], str) else repr(row["result"])} if "result" in row else {}
+    )
     try:
-        _ = case.question
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise _wrong(f"the call of {where} is not a Python expression") from None
+        case = Case(**{**options, **row, **texts})
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise _wrong(f"`{fault['loc'][0]}` of {where} is `{str(fault['input'])[:60]}` ({fault['msg']})") from None
     try:
-        values.parse(case.result)
-    except ValueError as error:
-        raise _wrong(f"the result of {where}, `{case.result[:60]}`, is {error}") from None
+        what = "call"
+        _ = case.question or (case.call and values.expression(case.call))
+        what = "result"
+        _ = case.result is None or values.parse(case.result)
+        what = "checker"
+        with values.reading():
+            defined = [getattr(node, "name", "") for node in ast.parse(case.checker).body]
+        if case.checker and case.sources and "check" not in defined:
+            raise ValueError("it defines no function `check`")
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise _wrong(f"the {what} of {where}, `{getattr(case, what)[:60]}`, cannot be read ({error})") from None
     return case
 
 
 def _wrong(fault: str) -> ValueError:
     return ValueError(
         f'tests: {fault}; expected a JSON list of tests such as {{"input": "1 2\\n", "output": "3\\n"}} (input and '
-        'expected output) or {"call": "f(1, 2)", "result": "3"} (an expression and its value as Python writes it). Optional: '
-        '`"close": 1e-6` to tolerate differences between numbers, `"setup": "leetcode"` for the usual imports and '
-        f'`"megabytes": 1024` for memory up to {MOST_MEGABYTES}. Fix the answer of the problem.'
+        'expected output) or {"call": "f(1, 2)", "result": "3"} (an expression and its value as `repr` writes it, so a text '
+        "has quotes), with the options of docs/sandbox.md. Fix the answer of the problem."
     )
 
 
 # ------------------------------------------------------------------------------------------------------------ comparing
 
 
-def same_lines(one: str, other: str, close: float | None = None) -> bool:
+def same_lines(one: str, other: str, tolerance: Tolerance = EXACT) -> bool:
     """Return whether two outputs have the same lines, ignoring blanks at line ends and blank lines at the end.
 
-    With `close`, words that are numbers are compared as numbers, and the amount of space between words is ignored.
+    With a tolerance, words that are numbers are compared as numbers, and the amount of space between words is ignored.
     """
     lines, others = ([line.rstrip() for line in text.rstrip().split("\n")] for text in (one, other))
-    if lines == others or close is None:
+    if lines == others or tolerance == EXACT:
         return lines == others
     return len(lines) == len(others) and all(
-        len(line.split()) == len(its.split()) and all(map(_same_word, line.split(), its.split(), [close] * len(line)))
+        len(line.split()) == len(its.split())
+        and all(_same_word(*words, tolerance) for words in zip(line.split(), its.split(), strict=True))
         for line, its in zip(lines, others, strict=True)
     )
 
 
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_NUMBER = re.compile(r"(?=.{1,1000}$)[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
 
-def _same_word(one: str, other: str, close: float) -> bool:
+def _same_word(one: str, other: str, tolerance: Tolerance) -> bool:
     numbers = _NUMBER.fullmatch(one) and _NUMBER.fullmatch(other)
-    return one == other or (bool(numbers) and _same_number(_number(one), _number(other), close))
+    return one == other or (bool(numbers) and values.are_close(Decimal(one), Decimal(other), tolerance))
 
 
-def _number(text: str) -> float:
-    return int(text) if re.fullmatch(r"[+-]?\d{1,4000}", text, re.ASCII) else float(text)
-
-
-def _same_number(one: Any, other: Any, close: float) -> bool:
-    try:
-        return one == other or math.isclose(one, other, rel_tol=close, abs_tol=close)
-    except OverflowError:
-        return False
-
-
-def same_value(text: str, other: str, close: float | None = None) -> bool:
-    """Return whether two texts written by `repr` are equal, or are literals of equal values."""
+def same_value(text: str, other: str, tolerance: Tolerance = EXACT) -> bool:
+    """Return whether two texts written by `repr` are equal, or are of equal values."""
     if text.strip() == other.strip():
         return True
     try:
-        value, its = values.parse(text), values.parse(other)
+        return values.same(values.parse(text), values.parse(other), tolerance)
     except ValueError:
         return False
-    return values.same(value, its) or (close is not None and _close(value, its, close))
-
-
-def _close(one: Any, other: Any, close: float) -> bool:
-    """Return whether two values are equal, or differ only in numbers that are close."""
-    if isinstance(one, (list, tuple)) and type(one) is type(other) and len(one) == len(other):
-        return all(_close(item, its, close) for item, its in zip(one, other, strict=True))
-    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        return all(_close(item, other[key], close) for key, item in one.items())
-    numbers = all(isinstance(value, (int, float)) for value in (one, other))
-    return _same_number(one, other, close) if numbers else values.same(one, other)
 
 
 # ------------------------------------------------------------------------------------------------- conditions on values
 
-_GIVEN = {*dir(builtins), "math"} - {"eval", "exec", "globals", "locals", "vars", "__import__"}
+_GIVEN = {*dir(builtins), "math", "np", "numpy"} - {"eval", "exec", "globals", "locals", "vars", "__import__"}
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class TestCase:
     """A condition on values that a program computes.
 
@@ -200,13 +210,18 @@ class TestCase:
         return ast.unparse(node)
 
     def fill(self, results: Sequence[str]) -> str:
-        """Return the condition with the values of its parts filled in, for an empty program that imports `math`."""
-        literals = [values.expression(value) for value in results]
+        """Return the condition with the values of its parts filled in, for an empty program that imports `math`.
+
+        Raises ValueError if one is an instance of a class of the program.
+        """
 
         class Filled(ast.NodeTransformer):
-            def visit_Name(self, node: ast.Name) -> ast.AST:
-                _, _, number = node.id.partition("_part_")
-                return literals[int(number)] if number.isdecimal() else node
+            def visit(self, node: ast.AST) -> ast.AST:
+                if isinstance(node, ast.Name) and node.id.startswith("_part_"):
+                    return values.expression(values.source(results[int(node.id[6:])]))
+                if values.is_made(node):
+                    return values.expression(values.source(ast.unparse(node)))
+                return self.generic_visit(node)
 
         return ast.unparse(Filled().visit(values.expression(ast.unparse(self.tree))))
 
@@ -220,6 +235,8 @@ def question_of(call: str) -> TestCase | None:
 
     class Emptied(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> ast.AST:
+            if values.is_made(node):  # data, whatever the program calls by these names
+                return node
             if isinstance(node, ast.expr) and _root(node):
                 parts.append(ast.unparse(node))
                 return ast.Name(f"_part_{len(parts) - 1}", ast.Load())
@@ -229,11 +246,14 @@ def question_of(call: str) -> TestCase | None:
     return TestCase(tuple(parts), emptied) if parts and any(map(_is_condition, ast.walk(emptied))) else None
 
 
+_PREDICATES = {"all", "allclose", "any", "array_equal", "bool", "callable", "hasattr", "issubclass"}
+
+
 def _is_condition(node: ast.AST) -> bool:
     """Return whether a node compares, negates, or calls a predicate."""
     if isinstance(node, ast.Call):
         name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        return name in ("all", "any", "bool", "callable", "hasattr", "issubclass") or name.startswith("is")
+        return name in _PREDICATES or name.startswith("is")
     return isinstance(node, (ast.Compare, ast.Not))
 
 

@@ -17,13 +17,15 @@ Status = Literal["ok", "raised", "timeout", "memory", "output", "crashed", "refu
 class Execution:
     """A program, and an expression that is evaluated after it; without one the value is the program's output.
 
-    `megabytes` overrides the executor's memory limit.
+    `megabytes` overrides the executor's memory limit. Set `trusted` if the code is the problem's own and may hold expected
+    values: it then runs in a jail that runs no other programs.
     """
 
     program: str
     call: str = ""
     stdin: str = ""
     megabytes: float | None = None
+    trusted: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ _SMALL = 8000  # bytes of a program that may be sent ahead: AHEAD of them fit in
 class Pools:
     """A context manager with pools, opened on first use.
 
-    There is one pool for each package, for each set of limits, and for shared or separate processes.
+    There is one pool for each package, for each set of limits, for shared or separate processes, and for trusted programs.
     """
 
     def __init__(self, workers: int, fresh: bool = False):
         self._new = partial(Pool, workers, fresh=fresh)
-        self._pools: dict[tuple[str, Limits, bool], Pool] = {}
+        self._pools: dict[tuple[str, Limits, bool, bool], Pool] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> "Pools":
@@ -39,7 +39,7 @@ class Pools:
     def add(self, job: "SandboxJob") -> None:
         """Queue a job in its pool."""
         package = "" if job.shares else jails.package_of(job.execution.program)
-        key = package, job.limits, job.shares
+        key = package, job.limits, job.shares, job.execution.trusted
         with self._lock:
             if key not in self._pools:
                 again = self.add if job.shares else None

@@ -16,19 +16,20 @@ Differences from the original:
 cases.py decides when a test is passed, extract.py extracts the program of a text. Every test is a separate run.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
-from proofmill.sandbox import values
+from proofmill.sandbox import checkers, values
 from proofmill.sandbox.cases import Case, cases_of
 from proofmill.sandbox.executor import Execution, Executor, Result
 from proofmill.sandbox.extract import SETUPS, code_of
 from proofmill.schema.errors import SandboxError
 
-Status = Literal["ok", "no-code", "failed"]
+Status = Literal["ok", "no-code", "failed", "undecided", "unsound"]
 SECONDS = 5.0  # CPU time of one test (open-r1: 5 s by the wall clock)
 MEGABYTES = 256.0  # of memory for one test
 
@@ -38,9 +39,10 @@ class Ran:
     """The result of a program.
 
     Status: `ok`: every test ran to completion. `failed`: some did not, and count as not passed. `no-code`: no program.
+    `undecided`: a checker does not decide about an output. `unsound`: a checker does not accept its own reference output.
     """
 
-    share: float  # of tests passed
+    share: float | None  # of tests passed; None if a checker is undecided or unsound
     passed: int
     of: int
     status: Status
@@ -71,6 +73,7 @@ class Sandbox:
 
     def __init__(self, seconds: float = SECONDS, megabytes: float = MEGABYTES, workers: int | None = None):
         self.executor = Executor(seconds, megabytes, workers, longest=values.LONGEST)
+        self._faults: dict[tuple[Case, ...], str] = {}
 
     def __enter__(self) -> "Sandbox":
         with ExitStack() as opened:
@@ -101,32 +104,62 @@ class Sandbox:
         first = self.executor.run(chain.from_iterable(_first(code, case) for code, case in tests))
         return self._checks(programs, first)
 
-    def _checks(self, programs: Sequence[tuple[str | None, Sequence[Case]]], first: Iterator[Result]) -> Iterator[Ran]:
+    def _checks(
+        self, programs: Sequence[tuple[str | None, tuple[Case, ...]]], first: Iterator[Result]
+    ) -> Iterator[Ran]:
         for code, cases in programs:
             if code is None:
                 yield Ran(0.0, 0, len(cases), "no-code", "no closed block of Python")
                 continue
-            passed, fault = 0, ""
-            for n, case in enumerate(cases, 1):
-                result = self._decide(code, case, [next(first) for _ in _first(code, case)])
-                if result.status != "ok":
-                    fault = fault or f"test {n}: {describe(result, SETUPS.get(case.setup, ''))}"
-                elif case.passes(result):
-                    passed += 1
-            yield Ran(passed / len(cases), passed, len(cases), "failed" if fault else "ok", fault)
+            results = [self._decide(code, case, [next(first) for _ in _first(code, case)]) for case in cases]
+            fault = any(case.checker for case in cases) and self._find_fault(cases)
+            yield Ran(None, 0, len(cases), "unsound", fault) if fault else self._judge(cases, results)
+
+    def _judge(self, cases: Sequence[Case], results: Sequence[Result]) -> Ran:
+        """Count the tests passed, given the result of each."""
+        both = list(zip(cases, results, strict=True))
+        failed = [
+            f"test {n}: {describe(result, SETUPS.get(case.setup or '', ''))}"
+            for n, (case, result) in enumerate(both, 1)
+            if result.status != "ok"
+        ]
+        checked = checkers.decide([(case, r) for case, r in both if case.checker and r.status == "ok"], self.executor)
+        if undecided := [f"a checker {decision}" for decision in checked if isinstance(decision, str)]:
+            return Ran(None, 0, len(cases), "undecided", undecided[0])
+        passed = sum(case.passes(result) for case, result in both if result.status == "ok" and not case.checker)
+        passed += checked.count(True)
+        return Ran(passed / len(cases), passed, len(cases), "failed" if failed else "ok", *failed[:1])
+
+    def _find_fault(self, cases: tuple[Case, ...]) -> str:
+        """Return why the checkers of a problem cannot be used; empty if they can."""
+        if cases not in self._faults:
+            self._faults[cases] = checkers.find_fault(cases, self.executor)
+        return self._faults[cases]
 
     def _decide(self, code: str, case: Case, results: list[Result]) -> Result:
         """Return the result of a test, given the results of its parts."""
         if case.question is None:
             return results[0]
+        if len(results) > 1 and all(map(_is_own, results)):  # the program's own `==` decides, as no other can
+            return next(self.executor.run([_execution(code, case, case.call)]))
         if all(result.status == "ok" for result in results):
             parts = [result.value for result in results]
             if (truth := case.question.decide(parts)) is not None:
                 return Result("ok", repr(truth))
-            return next(self.executor.run([Execution("import math", case.question.fill(parts))]))
-        if all(result.status == "refused" for result in results) and len(results) > 1:  # of the program's own classes
-            return next(self.executor.run([_execution(code, case, case.call)]))
+            try:
+                condition = case.question.fill(parts)
+            except ValueError as error:
+                return Result("refused", error=str(error))
+            numpy = "\nimport numpy, numpy as np" if re.search(r"\b(np|numpy)\b", condition) else ""
+            return next(self.executor.run([Execution(f"import math{numpy}", condition, trusted=True)]))
         return next(result for result in results if result.status != "ok")
+
+
+def _is_own(result: Result) -> bool:
+    """Return whether a value is an instance of a class of the program."""
+    return result.status == "refused" or (
+        result.status == "ok" and bool(getattr(values.parse(result.value), "fields", ()))
+    )
 
 
 def _first(code: str, case: Case) -> list[Execution]:
@@ -136,7 +169,7 @@ def _first(code: str, case: Case) -> list[Execution]:
 
 def _execution(code: str, case: Case, call: str) -> Execution:
     """Build the run of a call. It contains nothing of the expected result."""
-    return Execution(SETUPS.get(case.setup, "") + code, call, case.stdin, case.megabytes)
+    return Execution(SETUPS.get(case.setup or "", "") + code, call, case.input or "", case.megabytes)
 
 
 def describe(result: Result, before: str = "") -> str:

@@ -7,6 +7,7 @@ datasets are streamed (files.py); faults in them raise one TableError with file 
 From: the records of AI-MO/aops_raw and AI-MO/aops, the published benchmarks, and MathArena's structured schemes.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -297,8 +298,16 @@ def _parse(path: Path, parse: Callable[[str], Any]) -> Any:
 
 # ---------------------------------------------------------------------------------------------------- any other dataset
 
+
+def _answer(where: str, record: Mapping[str, Any], column: str) -> str | None:
+    """Return an answer; tests of a program, which are objects, as JSON."""
+    value = record_fields.field(where, record, column)
+    is_tests = isinstance(value, Mapping) or (isinstance(value, list) and isinstance(next(iter(value), None), Mapping))
+    return json.dumps(value, ensure_ascii=False) if is_tests else word(where, record, column)
+
+
 READ: dict[str, Callable] = {
-    "problem": word, "statement": text, "solution": text, "answer": word, "candidates": texts, "guidelines": text,
+    "problem": word, "statement": text, "solution": text, "answer": _answer, "candidates": texts, "guidelines": text,
     "question_type": text, "origin": word, "year": record_fields.year, "level": word, "tags": texts,
     "date": record_fields.day,
 }  # fmt: skip
