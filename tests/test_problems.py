@@ -284,7 +284,9 @@ def test_problems_of_the_generator_need_a_number_of_rows_and_known_families(mill
 def test_problems_of_several_tables_come_once_and_say_what_they_ask(mill, tmp_path):
     """`also` adds the kept rows of further tables, each problem once; `question_type` fills a missing type."""
     path = tmp_path / "f.jsonl"
-    path.write_text('{"statement": "Reverse a word.", "answer": "[]"}\n{"statement": "", "answer": "[]"}\n')
+    path.write_text(
+        '{"statement": "Reverse a word.", "answer": [{"input": "ab", "output": "ba"}]}\n{"statement": "", "answer": "[]"}\n'
+    )
     made = mill(
         {
             "problems/code": {"source": "table", "path": str(path), "question-type": "code", "keep": ["has-statement"]},

@@ -47,8 +47,7 @@ def main(entry: Problems, job: Job) -> None:
     counts: dict[str, int] = {}
     loader = job.parent(entry.source).stamp.get("loader") if "/" in entry.source else entry.source
     with _verifier(entry) as verifier:
-        read = (_with_tests(row, entry) for row in _rows(entry, job))
-        rows = _count(_filter(entry, job, read, verifier), entry, job, counts)
+        rows = _count(_filter(entry, job, _rows(entry, job), verifier), entry, job, counts)
         job.finish(_frames(rows), counts, loader=loader)
 
 
@@ -155,20 +154,6 @@ def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:
         yield row
 
 
-def _with_tests(row: dict, entry: Problems) -> dict:
-    """Return a row with its tests as they are graded, or dropped. Raises TableError if it may not be dropped."""
-    if row["dropped"] is not None or row["question_type"] != "code" or not row["answer"]:
-        return row
-    try:
-        return {**row, "answer": state_tests(row["answer"])}
-    except ValueError as error:
-        if "has-parsable-answer" in entry.keep:
-            return {**row, "dropped": "has-parsable-answer", "evidence": str(error)}
-        raise TableError(
-            f"{row['origin']}: problem `{row['problem']}`: {error} To drop such rows, `keep: [has-parsable-answer]`."
-        ) from error
-
-
 # ------------------------------------------------------------------------------------------------------------ filtering
 
 
@@ -193,9 +178,24 @@ def _filter(entry: Problems, job: Job, rows: Iterator[dict], verifier: Verifier 
                 where = matched if matched is None or "#" in matched else f"{job.name}#{matched}"
                 row = {**row, "dropped": name, "evidence": evidence, "matched": where}
             else:
-                for apply in remembering:
+                row = _with_tests(row, entry)
+                for apply in remembering if row["dropped"] is None else ():
                     apply.remember(row)
         yield row
+
+
+def _with_tests(row: dict, entry: Problems) -> dict:
+    """Return a row with its tests as they are graded, or dropped. Raises TableError if it may not be dropped."""
+    if row["question_type"] != "code" or not row["answer"]:
+        return row
+    try:
+        return {**row, "answer": state_tests(row["answer"])}
+    except ValueError as error:
+        if "has-parsable-answer" in entry.keep:
+            return {**row, "dropped": "has-parsable-answer", "evidence": str(error)}
+        raise TableError(
+            f"{row['origin']}: problem `{row['problem']}`: {error} To drop such rows, `keep: [has-parsable-answer]`."
+        ) from error
 
 
 def _benchmarks(entry: Problems, job: Job) -> Decontamination:

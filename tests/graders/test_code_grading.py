@@ -214,7 +214,7 @@ def test_every_published_solution_of_humaneval_passes_and_an_empty_body_fails(da
     assert {verdict.grade for verdict in empty} == {0.0}
 
 
-@pytest.mark.parametrize("result", ["array([1, 2])", "deque([1])", "Counter({1: 2})", "[1, 2", "x" * 5])
+@pytest.mark.parametrize("result", ["array([1, ..., 2])", "iter([1])", "<Color.RED: 1>", "[1, 2", "x" * 5])
 def test_tests_whose_result_is_no_literal_are_no_gold(code, result):
     """Tests with a result that cannot be compared score no program."""
     verdict = graded_rows(code, json.dumps([{"call": "f()", "result": result}]), block("\ndef f(): return [1, 2]"))

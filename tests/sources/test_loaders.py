@@ -337,7 +337,11 @@ def test_table_without_a_map_takes_our_own_names(tmp_path, name):
         ([{"statement": 7}], {}, "`statement` is a number"),
         ([{"statement": ["s"]}], {}, "`statement` is a list"),
         ([{"statement": "s", "candidates": "c"}], {}, r"`candidates` is a text \('c'\); expected a list of texts"),
-        ([{"statement": "s", "question_type": "both"}], {}, "`question_type` is 'both'; expected `proof` or `answer`"),
+        (
+            [{"statement": "s", "question_type": "both"}],
+            {},
+            "`question_type` is 'both'; expected `proof`, `answer` or `code`",
+        ),
         (
             [{"statement": "s", "n": 1}, {"statement": "t", "n": 1}],
             {"problem": "n"},

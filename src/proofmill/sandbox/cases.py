@@ -22,7 +22,7 @@ from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from proofmill.sandbox import values
@@ -46,8 +46,10 @@ class Case:
 
     input: Text | None = None
     output: Text | None = None
-    call: Text = ""
-    result: Text | None = None
+    call: Annotated[Text, Field(min_length=1)] = ""
+    result: Annotated[Text | None, BeforeValidator(lambda value: value if isinstance(value, str) else repr(value))] = (
+        None
+    )
     absolute: Distance = 0.0
     relative: Distance = 0.0
     setup: Literal["leetcode"] | None = None
@@ -111,11 +113,8 @@ def _case(row: Any, options: Mapping[str, Any], where: str) -> Case:
     names = {*_FORMS[0], *_FORMS[1]}.intersection(row if isinstance(row, dict) else ())
     if names not in _FORMS and (names not in ({"input"}, {"call"}) or not {**options, **row}.get("checker")):
         raise _wrong(f"{where} is `{json.dumps(row)[:60]}`")
-    texts = (
-        {"result": row["result"] if isinstance(row["result"], str) else repr(row["result"])} if "result" in row else {}
-    )
     try:
-        case = Case(**{**options, **row, **texts})
+        case = Case(**{**options, **row})
     except ValidationError as error:
         fault = error.errors()[0]
         raise _wrong(f"`{fault['loc'][0]}` of {where} is `{str(fault['input'])[:60]}` ({fault['msg']})") from None

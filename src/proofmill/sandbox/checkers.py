@@ -10,6 +10,7 @@ Differences from the originals:
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from proofmill.sandbox import values
 from proofmill.sandbox.cases import Case
@@ -27,7 +28,8 @@ def decide(outputs: Sequence[tuple[Case, Result]], executor: Executor) -> list[b
     return [False if source is None else next(decisions) for source in sources]
 
 
-def find_fault(cases: Sequence[Case], executor: Executor) -> str:
+@lru_cache(maxsize=64)  # a problem's attempts follow one another
+def find_fault(cases: tuple[Case, ...], executor: Executor) -> str:
     """Return why a checker does not accept the expected output of its own test; empty if all do, or have none."""
     tried = [(n, case) for n, case in enumerate(cases, 1) if case.checker and case.has_reference]
     decisions = _run([(case, case.sources[1]) for _, case in tried], executor)

@@ -73,7 +73,6 @@ class Sandbox:
 
     def __init__(self, seconds: float = SECONDS, megabytes: float = MEGABYTES, workers: int | None = None):
         self.executor = Executor(seconds, megabytes, workers, longest=values.LONGEST)
-        self._faults: dict[tuple[Case, ...], str] = {}
 
     def __enter__(self) -> "Sandbox":
         with ExitStack() as opened:
@@ -112,29 +111,25 @@ class Sandbox:
                 yield Ran(0.0, 0, len(cases), "no-code", "no closed block of Python")
                 continue
             results = [self._decide(code, case, [next(first) for _ in _first(code, case)]) for case in cases]
-            fault = any(case.checker for case in cases) and self._find_fault(cases)
+            fault = checkers.find_fault(cases, self.executor)
             yield Ran(None, 0, len(cases), "unsound", fault) if fault else self._judge(cases, results)
 
     def _judge(self, cases: Sequence[Case], results: Sequence[Result]) -> Ran:
         """Count the tests passed, given the result of each."""
         both = list(zip(cases, results, strict=True))
-        failed = [
-            f"test {n}: {describe(result, SETUPS.get(case.setup or '', ''))}"
-            for n, (case, result) in enumerate(both, 1)
-            if result.status != "ok"
-        ]
-        checked = checkers.decide([(case, r) for case, r in both if case.checker and r.status == "ok"], self.executor)
-        if undecided := [f"a checker {decision}" for decision in checked if isinstance(decision, str)]:
-            return Ran(None, 0, len(cases), "undecided", undecided[0])
-        passed = sum(case.passes(result) for case, result in both if result.status == "ok" and not case.checker)
-        passed += checked.count(True)
-        return Ran(passed / len(cases), passed, len(cases), "failed" if failed else "ok", *failed[:1])
-
-    def _find_fault(self, cases: tuple[Case, ...]) -> str:
-        """Return why the checkers of a problem cannot be used; empty if they can."""
-        if cases not in self._faults:
-            self._faults[cases] = checkers.find_fault(cases, self.executor)
-        return self._faults[cases]
+        checked = iter(checkers.decide([(c, r) for c, r in both if c.checker and r.status == "ok"], self.executor))
+        passed, details = 0, dict[Status, str]()  # the first of each status
+        for n, (case, result) in enumerate(both, 1):
+            if result.status != "ok":
+                details.setdefault("failed", f"test {n}: {describe(result, SETUPS.get(case.setup or '', ''))}")
+                continue
+            outcome = next(checked) if case.checker else case.passes(result)
+            passed += outcome is True
+            if isinstance(outcome, str):
+                details.setdefault("undecided", f"test {n}: its checker {outcome}")
+        if "undecided" in details:
+            return Ran(None, 0, len(cases), "undecided", details["undecided"])
+        return Ran(passed / len(cases), passed, len(cases), "failed" if details else "ok", details.get("failed", ""))
 
     def _decide(self, code: str, case: Case, results: list[Result]) -> Result:
         """Return the result of a test, given the results of its parts."""

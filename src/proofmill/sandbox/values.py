@@ -16,7 +16,6 @@ Differences from `ast.literal_eval`:
 import ast
 import cmath
 import math
-import re
 import sys
 import threading
 import warnings
@@ -123,11 +122,9 @@ def _value(node: ast.AST, deepest: int) -> Any:
             return _CONSTANTS[name]
         case ast.Call(func=function, args=items, keywords=named) if all(keyword.arg for keyword in named):
             name = _name(function)
-            if name == "defaultdict":
-                name, items = "dict", items[1:]  # without its factory
-            values = [_value(item, deepest - 1) for item in items]
+            values = [_value(item, deepest - 1) for item in (items[1:] if name == "defaultdict" else items)]
             fields = {k.arg or "": _value(k.value, deepest - 1) for k in named if k.arg not in ("dtype", "shape")}
-            if name in _MAKERS and all(_is_cheap(name, value) for value in values):
+            if name in _MAKERS and not any(isinstance(value, range) for value in values):  # one may be endless
                 return _MAKERS[name](*values, **fields)
             if name not in _MAKERS and name[:1].isupper() and fields and not values:
                 return Record(name, fields, fields.values())
@@ -142,12 +139,6 @@ def _keys(items: list[Any]) -> list[Any]:
     return items
 
 
-def _is_cheap(name: str, argument: Any) -> bool:
-    """Return whether a constructor may take an argument: a range may have no end, and items of a list equal hashes."""
-    short = not isinstance(argument, (list, tuple)) or len(argument) <= MOST_ALIKE or name in ("array", "deque")
-    return short and not isinstance(argument, range)
-
-
 def _number(node: ast.AST, deepest: int) -> Any:
     value = _value(node, deepest - 1)
     if type(value) not in (int, float, complex):
@@ -155,13 +146,19 @@ def _number(node: ast.AST, deepest: int) -> Any:
     return value
 
 
-_NAME = re.compile(r"(?:(?:array|collections|datetime|decimal|fractions|math|np|numpy)\.)?(timezone\.utc|\w+)")
+_PREFIXES = {"array", "collections", "datetime", "decimal", "fractions", "math", "np", "numpy"}
 
 
 def _name(node: ast.AST) -> str:
     """Return the name of a constructor or constant without its module; empty for other expressions."""
-    match = _NAME.fullmatch(ast.unparse(node)) if isinstance(node, (ast.Name, ast.Attribute)) else None
-    return match[1] if match else ""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id=module), attr=name) if module in _PREFIXES:
+            return name
+        case ast.Attribute(value=value, attr="utc") if _name(value) == "timezone":
+            return "timezone.utc"
+    return ""
 
 
 def _decimal(digits: Any) -> Decimal:
@@ -188,6 +185,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "array": _array,
     "bytearray": lambda data: bytearray(memoryview(data)),
     "Decimal": _decimal,
+    "defaultdict": dict,  # without its factory
     "Fraction": lambda *integers: Fraction(*map(index, integers)),
 }
 
@@ -212,7 +210,10 @@ def _write_record(record: Record) -> str:
 
 
 literals.ATOMS[Record] = _write_record
-_MODULES = {kind.__name__: kind.__module__ for kind in (array, Counter, deque, OrderedDict, Decimal, Fraction)}
+_IMPORTS = {
+    **{f"{kind.__name__}(": kind.__module__ for kind in (array, Counter, deque, OrderedDict, Decimal, Fraction)},
+    **{"datetime.": "datetime", "numpy.": "numpy"},
+}
 
 
 def source(text: str) -> str:
@@ -220,17 +221,18 @@ def source(text: str) -> str:
 
     Raises ValueError for a dataclass, because its name may be that of a function of the reader.
     """
+    value = parse(text)
+    _refuse_records(value)
+    written = write(value)
+    used = {start[:-1]: f"__import__('{module}')" for start, module in _IMPORTS.items() if start in written}
+    names = [imported if name in ("datetime", "numpy") else f"{imported}.{name}" for name, imported in used.items()]
+    return f"(lambda {', '.join(used)}: {written})({', '.join(names)})" if used else written
 
-    class Importing(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.AST:
-            if node.id in ("bytearray", "complex", "float", "frozenset", "range", "set"):
-                return node
-            if node.id not in ("datetime", "numpy", *_MODULES):
-                raise ValueError(f"an instance of the class {node.id}")
-            return expression(f"__import__('{_MODULES.get(node.id, node.id)}')" + f".{node.id}" * (node.id in _MODULES))
 
-    written = write(parse(text))
-    return ast.unparse(Importing().visit(expression(written))) if re.search(r"[a-zA-Z]\w*[(.]", written) else written
+def _refuse_records(value: Any) -> Any:
+    if isinstance(value, Record) and value.fields:
+        raise ValueError(f"an instance of the class {value.name}")
+    return _change(value, _refuse_records)
 
 
 # ------------------------------------------------------------------------------------------------------------ comparing

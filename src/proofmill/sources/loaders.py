@@ -7,7 +7,6 @@ datasets are streamed (files.py); faults in them raise one TableError with file 
 From: the records of AI-MO/aops_raw and AI-MO/aops, the published benchmarks, and MathArena's structured schemes.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -298,18 +297,10 @@ def _parse(path: Path, parse: Callable[[str], Any]) -> Any:
 
 # ---------------------------------------------------------------------------------------------------- any other dataset
 
-
-def _answer(where: str, record: Mapping[str, Any], column: str) -> str | None:
-    """Return an answer; tests of a program, which are objects, as JSON."""
-    value = record_fields.field(where, record, column)
-    is_tests = isinstance(value, Mapping) or (isinstance(value, list) and isinstance(next(iter(value), None), Mapping))
-    return json.dumps(value, ensure_ascii=False) if is_tests else word(where, record, column)
-
-
 READ: dict[str, Callable] = {
-    "problem": word, "statement": text, "solution": text, "answer": _answer, "candidates": texts, "guidelines": text,
-    "question_type": text, "origin": word, "year": record_fields.year, "level": word, "tags": texts,
-    "date": record_fields.day,
+    "problem": word, "statement": text, "solution": text, "answer": record_fields.answer, "candidates": texts,
+    "guidelines": text, "question_type": text, "origin": word, "year": record_fields.year, "level": word,
+    "tags": texts, "date": record_fields.day,
 }  # fmt: skip
 
 
@@ -327,9 +318,9 @@ def _table(entry: Problems) -> Iterator[Row]:
             options = [(text(where, record, column) or "").strip() for column in entry.choices]
             asked, letter = question_types.build_choice(row["statement"] or "", options, entry.seed, row.get("problem"))
             row |= {"statement": asked, "answer": letter, "question_type": "answer"}
-        if row.get("question_type") not in (None, "proof", "answer"):
+        if row.get("question_type") not in (None, "proof", "answer", "code"):
             raise TableError(
-                f"{where}: `{mapped['question_type']}` is {shorten(row['question_type'])}; expected `proof` or `answer`."
+                f"{where}: `{mapped['question_type']}` is {shorten(row['question_type'])}; expected `proof`, `answer` or `code`."
             )
         if (id := row.get("problem")) is not None and (before := ids.setdefault(id, where)) != where:
             raise TableError(

@@ -1,6 +1,7 @@
 """Read typed fields of a foreign record. A wrong value raises TableError with its place, name and value."""
 
 import difflib
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -56,6 +57,13 @@ def word(where: str, record: Mapping[str, Any], column: str) -> str | None:
             "leave the cell empty or write null."
         )
     return text(where, record, column)
+
+
+def answer(where: str, record: Mapping[str, Any], column: str) -> str | None:
+    """Return an answer: a text, a number as text, or the tests of a program, which are objects, as JSON."""
+    value = field(where, record, column)
+    is_tests = isinstance(value, Mapping) or (isinstance(value, list) and isinstance(next(iter(value), None), Mapping))
+    return json.dumps(value, ensure_ascii=False) if is_tests else word(where, record, column)
 
 
 def _digits(value: float) -> str:
