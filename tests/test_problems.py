@@ -118,6 +118,34 @@ def test_problems_with_answers_that_cannot_be_read_are_dropped_and_end_nothing(m
     ]
 
 
+TESTS = [
+    [{"input": "1 2\n", "output": "3\n"}],
+    [{"call": "f()", "result": "1"}, {"call": "f()", "result": "hello"}],
+    [{"call": "f()", "result": "0.5"}],
+    {"tests": [{"input": "1", "output": "2"}], "checker": "def check(i, o, r): return o == i"},
+]
+
+
+def test_problems_whose_tests_cannot_be_read_stop_their_table(mill, tmp_path):
+    """The error names the row, the problem and the test, and nothing is written."""
+    path = write(tmp_path / "f.jsonl", *(f"Write f, number {n}." for n in range(4)), answer=TESTS)
+    entry = {"source": "table", "path": path, "question-type": "code"}
+    made = mill({"problems/p": entry})
+    found = r"f\.jsonl:2: problem `\w+`: tests: the result of test 2, `hello`, cannot be read .* `keep: \[has-parsable-answer\]`"
+    with pytest.raises(TableError, match=found):
+        made.make("problems/p")
+
+
+def test_problems_whose_tests_cannot_be_read_are_dropped_if_the_entry_says_so(mill, tmp_path):
+    """Rows with an unreadable result, or a checker that rejects its expected output, stay with the evidence."""
+    path = write(tmp_path / "f.jsonl", *(f"Write f, number {n}." for n in range(4)), answer=TESTS)
+    entry = {"source": "table", "path": path, "question-type": "code", "keep": ["has-parsable-answer", {"first": 3}]}
+    rows = mill({"problems/p": entry}).make("problems/p").rows(kept=False)
+    assert [row["dropped"] for row in rows] == [None, "has-parsable-answer", None, "has-parsable-answer"]
+    assert "the result of test 2" in rows[1]["evidence"] and "the checker of test 1 rejects" in rows[3]["evidence"]
+    assert json.loads(rows[2]["answer"]) == [{"call": "f()", "result": "0.5", "absolute": 0.0, "relative": 0.0}]
+
+
 def test_problems_from_problems_carry_dropped_rows_as_they_were(mill, tmp_path):
     """All rows are carried; dropped ones keep their filter, kept ones pass the new filters."""
     path = write(tmp_path / "f.jsonl", "Prove $a=b$.", "Find $x$.", "Prove $c=d$.", solution=["s", "s", None])

@@ -6,9 +6,10 @@ import pytest
 
 from boxed import block
 from proofmill.config.entry_values import entry_from
-from proofmill.graders.code_grading import Code, read_tests
+from proofmill.graders.code_grading import Code, read_tests, state_tests
 from proofmill.graders.program_graders import PROGRAMS
 from proofmill.graders.submissions import Submission
+from proofmill.sandbox import jails
 from proofmill.sandbox.asserts import SandboxCheck
 from proofmill.schema.reasons import Reason
 from proofmill.selfplay_tasks.tasks import Task
@@ -146,8 +147,10 @@ def test_tests_checks_and_tasks_are_graded_side_by_side(code):
         ('{"kind": "induce", "program": "x", "inputs": ["1"], "outputs": ["1"], "message": ""}', "task: "),
         ('[{"check": "x", "function": "f"}]', "check: "),
         ('[{"check": 1, "function": "f", "setup": "", "reference": ""}]', "check: "),
+        ('[{"check": "assert f() == (", "function": "f", "setup": "", "reference": ""}]', "check: it is not Python"),
         ("[]", "tests: "),
         ("{", "tests: "),
+        ('{"tests": []}', "tests: "),
         (None, "no tests"),
     ],
 )
@@ -164,6 +167,43 @@ def test_answer_is_read_as_what_it_is():
     assert read_tests(json.dumps([check])) == SandboxCheck(**check)
     tests = '[{"call": "f()", "result": "1"}]'
     assert read_tests(tests) == tests
+
+
+CHECKER = "def check(input, output, reference):\n    return sorted(output.split()) == sorted(input.split())"
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        ({"tests": [{"input": "1 2", "output": "2 1"}, {"input": "3", "output": "3 3"}], "checker": CHECKER}, "the checker of test 2 rejects the expected output"),
+        ([{"input": "1", "output": "1", "checker": "def check(*a): return 1"}], "the checker of test 1 returns 1; expected True or False"),
+        ([{"input": "1", "output": "1", "checker": "def check(): return True"}], "the checker of test 1 ends with raised: TypeError"),
+        ([{"call": "f()", "result": "1"}, {"call": "f()", "result": "hello"}], "the result of test 2, `hello`, cannot be read"),
+        (json.loads(task("deduce", input="[1]", output="[2, ...")), ""),
+        ({"kind": "deduce", "program": "def f(n): return iter([n])", "input": "5", "output": "<list_iterator>"}, "the problem's own program does not run: refused: a value of the type list_iterator"),
+        ({"kind": "deduce", "program": "def f(n): return n", "input": "5", "output": "6"}, ""),
+        ([{"check": "assert f(1) == 2", "function": "f", "setup": "", "reference": "def f(n): return n"}], ""),
+        ({"tests": [{"input": "1 2", "output": "2 1"}, {"input": "3"}], "checker": CHECKER}, ""),
+    ],
+)  # fmt: skip
+def test_tests_are_tried_when_their_table_is_made(answer, found):
+    """Faults of expected values and of checkers are found; a recorded value that can be read is compared when grading."""
+    if not found:
+        assert state_tests(json.dumps(answer)) == json.dumps(answer)
+        return
+    with pytest.raises(ValueError, match=r"^tests: .*Fix the answer of the problem\.$") as raised:
+        state_tests(json.dumps(answer))
+    assert found in str(raised.value)
+
+
+def test_tests_are_stated_on_a_machine_without_a_sandbox(monkeypatch):
+    """A checker is not tried if no program can be isolated; what needs no run is found."""
+    monkeypatch.setattr(jails, "KINDS", ())
+    jails.plan.cache_clear()
+    answer = [{"input": "1", "output": "2", "checker": "def check(*a): return False"}]
+    assert state_tests(json.dumps(answer)) == json.dumps(answer)
+    with pytest.raises(ValueError, match="defines no function"):
+        state_tests(json.dumps([{**answer[0], "checker": "pass"}]))
 
 
 # ------------------------------------------------------------------------------------------------------ real benchmarks

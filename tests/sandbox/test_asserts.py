@@ -125,3 +125,60 @@ def test_check_that_its_reference_does_not_pass_decides_nothing(checks, change, 
     check = SandboxCheck(**{**vars(MEAN), **change})
     (checked,) = checks.check([(block(REFERENCE), check)])
     assert checked.passed is None and fault in checked.detail
+
+
+CONTAINERS = """
+from collections import Counter, OrderedDict, deque
+from datetime import date, timedelta
+from decimal import Decimal
+from fractions import Fraction
+"""
+
+
+@pytest.mark.parametrize(
+    ("check", "reference", "wrong"),
+    [
+        ("assert f(deque([3, 1])) == deque([1, 3])", "def f(a):\n    a.rotate()\n    return a", "def f(a):\n    return a"),
+        ("assert f(Counter('aab')) == [('a', 2)]", "def f(a):\n    return a.most_common(1)", "def f(a):\n    return a.most_common(2)"),
+        ("assert f('ab') == OrderedDict([('a', 1), ('b', 1)])", "def f(a):\n    return OrderedDict(Counter(a))", "def f(a):\n    return OrderedDict(reversed(Counter(a).items()))"),
+        ("assert f(Fraction(1, 3)) == Fraction(2, 3)", "def f(a):\n    return 2 * a", "def f(a):\n    return 2 / 3"),
+        ("assert f(Decimal('0.1')) == Decimal('0.3')", "def f(a):\n    return 3 * a", "def f(a):\n    return 3 * float(a)"),
+        ("assert (f(date(2024, 2, 28)) - date(2024, 3, 1)) == timedelta(0)", "def f(a):\n    return a + timedelta(2)", "def f(a):\n    return a + timedelta(1)"),
+        ("import numpy as np\nassert f(np.array([[1, 2]])).shape == (2, 1)", "def f(a):\n    return a.T", "def f(a):\n    return a"),
+        ("assert f(range(5)).stop == 4", "def f(a):\n    return a[:-1]", "def f(a):\n    return range(3)"),
+        ("a = [2, 1]\nf(a)\nassert f(a) == [3]\nassert a == [2, 1]", "def f(a):\n    return [sum(a)]", "def f(a):\n    a.append(0)\n    return [sum(a), 0]"),
+    ],
+)  # fmt: skip
+def test_check_passes_and_receives_values_of_the_standard_library(checks, check, reference, wrong):
+    """Arguments and results keep their class, so that methods work on both sides."""
+    both = SandboxCheck(check, "f", CONTAINERS, reference)
+    assert (passed(checks, reference, both), passed(checks, wrong, both)) == (True, False)
+
+
+def test_program_that_changes_its_arguments_changes_no_other_call(checks):
+    """Each call has arguments of its own, as they were when the reference was called."""
+    check = SandboxCheck(
+        "a = [3, 1]\nassert f(a) == 3\na.append(9)\nassert f(a) == 9", "f", "", "def f(a):\n    return max(a)"
+    )
+    assert passed(checks, "def f(a):\n    a.sort()\n    return a.pop()", check) is True
+    assert passed(checks, "def f(a):\n    return a.pop(0)", check) is False
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from dataclasses import make_dataclass\nA = make_dataclass('Total', ['numbers'])\ndef Total(numbers): return A(numbers)",
+        "from dataclasses import make_dataclass\nA = make_dataclass('Total', ['numbers'])\ndef Total(numbers): return [A(numbers)][0]",
+        "import enum\nclass Expected(enum.Enum): TOTAL = 1\ndef Total(numbers): return Expected.TOTAL",
+        "from dataclasses import make_dataclass\nA = make_dataclass('Exception', ['args'])\ndef Total(numbers): return A(numbers)",
+        "import os\nfor n in range(3, 33):\n    try: os.write(n, b'v[Total(numbers=[1, 2])]')\n    except OSError: pass\nos._exit(0)",
+        "import os\nfor n in range(3, 33):\n    try: os.write(n, b'v[Expected.TOTAL]')\n    except OSError: pass\nos._exit(0)",
+        "import os\nfor n in range(3, 33):\n    try: os.write(n, b'v[_check_reference([1, 2])]')\n    except OSError: pass\nos._exit(0)",
+    ],
+)
+def test_value_that_names_a_function_of_the_check_is_refused(checks, code):
+    """A value that would call the reference where it is compared earns nothing."""
+    reference = "class Expected:\n    TOTAL = 3\ndef Total(numbers):\n    return sum(numbers)"
+    check = SandboxCheck("assert Total([1, 2]) == Expected.TOTAL", "Total", "", reference)
+    assert passed(checks, reference, check) is True
+    assert passed(checks, code, check) is False

@@ -1,10 +1,12 @@
 """Cases of a problem: which answers are tests, and which outputs and values are equal."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmill.sandbox.cases import Case, cases_of, same_lines, same_value
+from proofmill.sandbox.cases import Case, cases_of, question_of, same_lines, same_value, state_tolerance
 
 
 def test_cases_of_an_answer_are_its_tests():
@@ -115,6 +117,83 @@ def test_same_lines_of_close_numbers_need_equally_many_lines():
 
 
 @pytest.mark.parametrize(
+    ("one", "other", "tolerance", "same"),
+    [
+        ("0.30000001", "0.3", (0, 0), False),
+        ("0.30000001", "0.3", (1e-6, 0), True),
+        ("0.30000001", "0.3", (0, 1e-6), True),
+        ("x = 0.30000001", "x =  0.3", (1e-6, 0), True),
+        ("x=0.30000001", "x=0.3", (1e-6, 0), False),
+        ("1e3 -2. .5", "1000.0000001 -2 0.5", (1e-6, 0), True),
+        ("3.0", "3", (0, 0), False),
+        ("3.0", "3", (1e-9, 0), True),
+        ("-0.0", "0", (1e-9, 0), True),
+        ("nan", "nan", (1e-9, 0), True),
+        ("nan", "NaN", (1e-9, 0), False),
+        ("inf", "1e999", (1e-9, 0.5), False),
+        ("1e999", "1e999", (0, 1e-9), True),
+        ("1e999", "2e999", (0, 1e-9), False),
+        ("1" * 400 + "1", "1" * 400 + "2", (1, 0), True),
+        ("1" * 400 + "1", "1" * 400 + "3", (1, 0), False),
+        ("1" * 5000, "2" * 5000, (1e-6, 1e-6), False),
+        ("1" * 5000, "1" * 5000, (1e-6, 1e-6), True),
+        ("9007199254740993", "9007199254740992", (0.5, 0), False),
+        ("1_0", "10", (1e-6, 0), False),
+        ("\u0663", "3", (1e-6, 0), False),
+        ("0x10", "16", (1e-6, 0), False),
+        ("1 2", "1\n2", (1e-6, 0), False),
+    ],
+)
+def test_same_lines_compares_numbers_only_with_a_tolerance(one, other, tolerance, same):
+    """Without a tolerance outputs are texts. With one, decimal numbers of up to 1,000 digits are compared exactly."""
+    assert same_lines(one, other, tolerance) == same_lines(other, one, tolerance) == same
+
+
+@pytest.mark.parametrize(
+    ("answer", "stated"),
+    [
+        ('[{"call": "f()", "result": "[1, 0.5]"}]', [(0, 0)]),
+        ('[{"call": "f()", "result": "0.5", "relative": 1e-6}, {"call": "f()", "result": "1"}]', [(0, 1e-6), None]),
+        ('[{"input": "", "output": "0.5"}]', [None]),
+        ('{"tests": [{"call": "f()", "result": "0.5"}, {"call": "f()", "result": "{1}"}], "absolute": 0.1}', [(0.1, 0), None]),
+        ('[{"call": "f()", "result": "0.5", "checker": "def check(*a): return True"}]', [None]),
+        ('[{"call": "f(0.5)", "result": 2.5}]', [(0, 0)]),
+    ],
+)  # fmt: skip
+def test_tolerance_of_an_expected_float_is_stated_in_the_row(answer, stated):
+    """Each test with an expected float has its tolerance, also if that is the default; the tests are the same."""
+    row = state_tolerance(answer)
+    tests = json.loads(row)["tests"] if "tests" in row else json.loads(row)
+    assert [(test["absolute"], test["relative"]) if "absolute" in test else None for test in tests] == stated
+    assert cases_of(row) == cases_of(answer) and state_tolerance(row) == row
+
+
+def test_options_of_a_test_precede_those_of_all_tests():
+    """`tests` holds the tests, and the other keys are options of each."""
+    answer = '{"tests": [{"input": "", "output": "", "absolute": 1}, {"call": "f()", "result": "1"}], "absolute": 2, "setup": "leetcode"}'
+    assert [(case.absolute, case.setup) for case in cases_of(answer)] == [(1, "leetcode"), (2, "leetcode")]
+
+
+@pytest.mark.parametrize(
+    ("call", "parts"),
+    [
+        ("f(1) == deque([1])", ("f(1)",)),
+        ("f(1) == collections.deque([1])", ("f(1)",)),
+        ("Fraction(1, 2) < f(1)", ("f(1)",)),
+        ("f(date(2024, 1, 1)) == date(2024, 1, 2)", ("f(date(2024, 1, 1))",)),
+        ("f(1) == defaultdict(int, {1: 2})", ("f(1)",)),
+        ("np.allclose(f(1), np.array([1]))", ("f(1)",)),
+        ("f(1) == Point(x=1)", ("f(1)", "Point(x=1)")),
+        ("f(1) == Fraction(n, 2)", ("f(1)", "Fraction(n, 2)")),
+        ("f(1) == Color.RED", ("f(1)", "Color.RED")),
+    ],
+)
+def test_question_leaves_values_of_the_standard_library_to_the_grader(call, parts):
+    """A program computes only what names something of its own."""
+    assert question_of(call).parts == parts
+
+
+@pytest.mark.parametrize(
     ("one", "other", "same"),
     [
         ("{1: 2, 3: 4}", "{3: 4, 1: 2}", True),
@@ -123,6 +202,8 @@ def test_same_lines_of_close_numbers_need_equally_many_lines():
         ("{2, 1}", "{1, 2}", True),
         ("3.0", "3", True),
         ("Counter({'a': 1})", "Counter({'a': 1})", True),
+        ("Counter({'a': 1})", "{'a': 1}", True),
+        ("deque([1])", "[1]", False),
         ("[1, 2]", "(1, 2)", False),
         ("'1'", "1", False),
         ("a", "b", False),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmill.sandbox.values import parse, same, write
+from proofmill.sandbox.values import parse, same, source, write
 
 KEYS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.complex_numbers() | st.text() | st.binary(),
@@ -56,6 +56,10 @@ def test_parse_reads_what_python_writes(text, value):
     [
         "", "x", "f(x)", "1 + 1", "'a' * 3", "-'a'", "-True", "...", "[*[1]]", "{**{}}", "f'{1}'", "lambda: 1", "[x for x in []]",
         "{[]: 1}", "{{}}", "1 if 2 else 3", "(1", "1)", "a.b", "open('x')", "dict([[]])", "float('x')", "float(1, 2)", "set(5)", "1" * 5000,
+        "range(10**9)", "set(range(9))", "deque(range(10**18))", "bytearray(10**12)", "Fraction('1e999999999')", "Fraction(1, 0)", "Fraction(0.5)",
+        "Decimal('1E+99999')", "Decimal('x')", "array('i', ['a'])", "array('i', 10**9)", "array(5)", "np.array(range(9))", "np.zeros(3)", "date(2024, 2, 30)",
+        "datetime.date(0, 1, 1)", "timedelta(days=10**400)", "int('9')", "Point(1, 2)", "Point()", "Color.RED", "point(x=1)", "Point(x=y)", "(1).real", "deque.x",
+        "datetime.datetime.now()", "__import__('os')", "collections.deque.__init__([1])", "os.deque([1])", "defaultdict(int, x)", "Decimal(x=1)", "Fraction(x=1)",
         "[" * 102 + "]" * 102, "(" * 10_000, "-" * 50_000 + "1", "\0", "'\n'", "\ud800", "frozenset(**{})", "dict(**{})", "1; 2", "x = 1",
     ],
 )  # fmt: skip
@@ -93,3 +97,40 @@ def test_write_of_other_than_plain_data_raises_value_error(value):
 def test_same_compares_numbers_and_texts(one, other, equal):
     """Numbers are compared as numbers, and a text never equals a number."""
     assert same(one, other) == equal and same(other, one) == equal
+
+
+@pytest.mark.parametrize("kind", ["set", "dict"])
+def test_parse_of_members_with_one_hash_takes_no_squared_time(kind):
+    """Tens of thousands of integers with the hash 0 are refused at once; as many others are read."""
+    texts = [", ".join(f"{step * n}{': 1' * (kind == 'dict')}" for n in range(30_000)) for step in (2**61 - 1, 2**61)]
+    with pytest.raises(ValueError, match="over 1,000 members with one hash"):
+        parse(f"{{{texts[0]}}}")
+    assert len(parse(f"{{{texts[1]}}}")) == 30_000
+
+
+@pytest.mark.parametrize("text", ["P(x=1)", "[(P(x=1),)]", "{1: P(x=1)}", "deque([P(x=1)])", "array([P(x=1)])"])
+def test_source_has_no_name_of_another_class(text):
+    """A class that a program names could be a function of the code that reads its value."""
+    with pytest.raises(ValueError, match="an instance of the class P"):
+        source(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[nan, set(), frozenset({1}), range(3)]",
+        "deque([Counter({'a': 1})])",
+        "OrderedDict({1: Fraction(1, 2)})",
+        "Decimal('NaN')",
+        "datetime.datetime(2024, 1, 2, 3, 0, tzinfo=datetime.timezone.utc)",
+        "array('i', [1])",
+        "numpy.array([[1.5]])",
+        "'numpy.array(['",
+    ],
+)
+def test_source_gives_the_same_value_wherever_it_is_evaluated(text):
+    """The text needs no imports, and shadowed names of the standard library do not change it."""
+    shadowed = dict.fromkeys(
+        ("deque", "Counter", "OrderedDict", "Fraction", "Decimal", "datetime", "array", "numpy", "nan")
+    )
+    assert same(parse(write(eval(source(text), shadowed))), parse(text))

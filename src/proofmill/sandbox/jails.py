@@ -287,9 +287,9 @@ def _packages() -> dict[str, Path]:
     return folders
 
 
-def package_of(program: str) -> str:
-    """Return the first installed package whose name occurs in a program; empty if none does."""
-    return next((name for name in PACKAGES if name in program and name in _packages()), "")
+def package_of(source: str) -> str:
+    """Return the first installed package whose name occurs in a program or its call; empty if none does."""
+    return next((name for name in PACKAGES if name in source and name in _packages()), "")
 
 
 @cache

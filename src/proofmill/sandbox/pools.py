@@ -38,7 +38,7 @@ class Pools:
 
     def add(self, job: "SandboxJob") -> None:
         """Queue a job in its pool."""
-        package = "" if job.shares else jails.package_of(job.execution.program)
+        package = "" if job.shares else jails.package_of(job.execution.program + job.execution.call)
         key = package, job.limits, job.shares, job.execution.trusted
         with self._lock:
             if key not in self._pools:
