@@ -158,8 +158,9 @@ def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:
 
 
 def _verifier(entry: Problems) -> AbstractContextManager[Verifier | None]:
-    """Start the process that parses reference answers, if a filter needs one."""
-    return Verifier(1) if "has-parsable-answer" in entry.keep else nullcontext()
+    """Start the process that parses final answers, if a filter needs one."""
+    needed = "has-parsable-answer" in entry.keep and entry.question_type != "code"
+    return Verifier(1) if needed else nullcontext()
 
 
 def _filter(entry: Problems, job: Job, rows: Iterator[dict], verifier: Verifier | None) -> Iterator[dict]:
@@ -186,7 +187,8 @@ def _filter(entry: Problems, job: Job, rows: Iterator[dict], verifier: Verifier 
 
 def _with_tests(row: dict, entry: Problems) -> dict:
     """Return a row with its tests as they are graded, or dropped. Raises TableError if it may not be dropped."""
-    if row["question_type"] != "code" or not row["answer"]:
+    was_read = "/" in entry.source and entry.question_type is None
+    if row["question_type"] != "code" or not row["answer"] or was_read:
         return row
     try:
         return {**row, "answer": state_tests(row["answer"])}

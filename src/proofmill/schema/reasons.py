@@ -71,13 +71,16 @@ class Reason(StrEnum):
     NO_STATEMENT = "no-statement", "The problem has no statement."
     NO_SCHEME = "no-scheme", "The problem has no grading scheme."
     NO_REFERENCE = "no-reference", "The problem has no reference solution."
-    NO_GOLD = "no-gold", "The problem has no reference answer and no tests, or they cannot be parsed."
+    NO_GOLD = (
+        "no-gold",
+        "The problem has no reference answer and no tests, they cannot be parsed, or its checker rejects its own expected output.",
+    )
     NO_GUIDELINES = "no-guidelines", "Neither the problem nor the table of schemes has grading guidelines."
     NO_GRADE = "no-grade", "No human grade was given."
     # The program cannot decide.
     UNPARSABLE = (
         "unparsable",
-        "The verifier cannot parse the answer, or cannot compare it with the reference answer. As a reward, 0.",
+        "The verifier cannot parse the answer, or cannot compare it with the reference answer; or a problem's checker does not decide. As a reward, 0.",
     )
     # The rollout was not graded.
     NOT_ASKED = "not-asked", "The problem has no correct answer, so no grader was called."

@@ -37,7 +37,7 @@ OF_ALL_SOURCES = frozenset((
 class Problems(Entry):
     """One row is a problem from a source or another table, kept, or dropped with the name of the filter."""
 
-    revision: ClassVar[int] = 3
+    revision: ClassVar[int] = 4
     cosmetic: ClassVar[tuple[str, ...]] = ("published_rows",)
     source: Annotated[str, Ref("problems", named="sources")] = doc("Source (listed below), or `problems/<name>`.")
     path: str | None = doc(
