@@ -91,6 +91,15 @@ def code():
         yield opened
 
 
+@pytest.fixture(scope="module")
+def short():
+    """Open a grader with little time and memory."""
+    made = Code()
+    made._sandbox.executor.seconds, made._sandbox.executor.megabytes = 0.5, 64
+    with made as opened:
+        yield opened
+
+
 def verdicts(code, answer: str, *programs: str) -> list:
     return list(
         code.verdicts([Submission("s", answer, None, f"```python\n{p}\n```", question_type="code") for p in programs])
@@ -165,15 +174,12 @@ BROKEN = {  # checkers that decide about `ok`, and not about `odd`
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_checker_that_does_not_decide_leaves_the_row_unscored(name):
+def test_checker_that_does_not_decide_leaves_the_row_unscored(short, name):
     """The grade is missing, never 0, with the reason; as a reward it is 0. Decisions about other programs stay."""
     body, found = BROKEN[name]
     source = f"def check(input, output, reference):\n    if output.strip() == 'odd':\n        {body}\n    return output == reference"
     answer = json.dumps([{"input": "", "output": "ok\n"}, {"input": "", "output": "ok\n", "checker": source}])
-    made = Code()
-    made._sandbox.executor.seconds = 0.5
-    with made as code:
-        odd, right, wrong, fails = verdicts(code, answer, "print('odd')", "print('ok')", "print('no')", "1 / 0")
+    odd, right, wrong, fails = verdicts(short, answer, "print('odd')", "print('ok')", "print('no')", "1 / 0")
     assert (odd.grade, odd.reason) == (None, Reason.UNPARSABLE) and f"test 2: its checker {found}" in odd.text
     assert [right.grade, wrong.grade, fails.grade] == [1, 0, 0]
 

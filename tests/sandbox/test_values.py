@@ -56,7 +56,8 @@ def test_parse_reads_what_python_writes(text, value):
     [
         "", "x", "f(x)", "1 + 1", "'a' * 3", "-'a'", "-True", "...", "[*[1]]", "{**{}}", "f'{1}'", "lambda: 1", "[x for x in []]",
         "{[]: 1}", "{{}}", "1 if 2 else 3", "(1", "1)", "a.b", "open('x')", "dict([[]])", "float('x')", "float(1, 2)", "set(5)", "1" * 5000,
-        "range(10**9)", "set(range(9))", "deque(range(10**18))", "bytearray(10**12)", "Fraction('1e999999999')", "Fraction(1, 0)", "Fraction(0.5)",
+        "range(10**9)", "set(range(9))", "deque(range(10**18))", "deque(iterable=range(9))", "set([0] * 9)", "0x" + "f" * 4000,
+        f"set([{', '.join(map(str, range(1001)))}])", f"dict([{'(1, 1), ' * 1001}])", "bytearray(10**12)", "Fraction('1e999999999')", "Fraction(1, 0)", "Fraction(0.5)",
         "Decimal('1E+99999')", "Decimal('x')", "array('i', ['a'])", "array('i', 10**9)", "array(5)", "np.array(range(9))", "np.zeros(3)", "date(2024, 2, 30)",
         "datetime.date(0, 1, 1)", "timedelta(days=10**400)", "int('9')", "Point(1, 2)", "Point()", "Color.RED", "point(x=1)", "Point(x=y)", "(1).real", "deque.x",
         "datetime.datetime.now()", "__import__('os')", "collections.deque.__init__([1])", "os.deque([1])", "defaultdict(int, x)", "Decimal(x=1)", "Fraction(x=1)",

@@ -74,7 +74,7 @@ class Case:
 
     @cached_property
     def sources(self) -> tuple[str, str]:
-        """What a checker receives, as source: the input or the arguments of the call, and the expected side or None."""
+        """The input, or the arguments of the call, and the expected side or None, as source for a checker."""
         if not self.call:
             return repr(self.input), repr(self.output)
         tree = values.expression(self.call)

@@ -31,12 +31,12 @@ def _complex(value, write=complex.__repr__):
 def _of_dates(kind, write):
     """Return a writer of dates or times of any derived class; a time with a known offset is written as that of UTC."""
 
-    def written(value):
+    def write_base(value):
         if kind is _datetime and value.tzinfo is not None:
             value = _datetime.astimezone(value, _utc)
         return f"datetime.{kind.__name__}({write(value).partition('(')[2]}"
 
-    return written
+    return write_base
 
 
 _DATES = (_datetime, datetime.date, datetime.time, datetime.timedelta)

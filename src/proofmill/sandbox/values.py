@@ -34,6 +34,7 @@ from proofmill.sandbox import literals
 LONGEST = 1_000_000  # characters of a text
 DEEPEST = 100  # levels of a value
 MOST_DIGITS = 10_000  # of a Decimal written out: comparing it with other numbers takes as many
+MOST_BITS = 14_285  # of an integer: Python writes no longer one
 MOST_ALIKE = 1_000  # members of a set with one hash
 Tolerance = tuple[float, float]  # absolute; relative to the larger of two numbers
 EXACT: Tolerance = (0, 0)
@@ -101,6 +102,8 @@ def _value(node: ast.AST, deepest: int) -> Any:
     if deepest < 0:
         raise ValueError(f"over {DEEPEST} levels deep")
     match node:
+        case ast.Constant(value=int() as value) if value.bit_length() > MOST_BITS:  # in hexadecimal digits
+            raise ValueError("an integer of over 4,300 digits")
         case ast.Constant(value=value) if value is not ...:
             return value
         case ast.List(elts=items):
@@ -123,8 +126,10 @@ def _value(node: ast.AST, deepest: int) -> Any:
         case ast.Call(func=function, args=items, keywords=named) if all(keyword.arg for keyword in named):
             name = _name(function)
             values = [_value(item, deepest - 1) for item in (items[1:] if name == "defaultdict" else items)]
-            fields = {k.arg or "": _value(k.value, deepest - 1) for k in named if k.arg not in ("dtype", "shape")}
-            if name in _MAKERS and not any(isinstance(value, range) for value in values):  # one may be endless
+            fields = {k.arg or "": _value(k.value, deepest - 1) for k in named if name != "array"}  # dtype, shape
+            listed = () if name in ("array", "deque") else [v for v in values if isinstance(v, (list, tuple))]
+            endless = any(isinstance(value, range) for value in (*values, *fields.values()))
+            if name in _MAKERS and not endless and all(len(value) <= MOST_ALIKE for value in listed):
                 return _MAKERS[name](*values, **fields)
             if name not in _MAKERS and name[:1].isupper() and fields and not values:
                 return Record(name, fields, fields.values())
