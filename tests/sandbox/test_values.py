@@ -1,6 +1,8 @@
 """Values as text: parsed, written in one way, compared."""
 
 import math
+from array import array
+from collections import Counter, OrderedDict, deque
 
 import pytest
 from hypothesis import given
@@ -9,13 +11,31 @@ from hypothesis import strategies as st
 from proofmill.sandbox.values import parse, same, source, write
 
 KEYS = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.complex_numbers() | st.text() | st.binary(),
+    st.one_of(
+        *(st.none(), st.booleans(), st.integers(), st.floats(), st.complex_numbers(), st.text(), st.binary()),
+        *(
+            st.fractions(),
+            st.decimals(allow_nan=False),
+            st.dates(),
+            st.datetimes(),
+            st.timedeltas(),
+            st.builds(range, st.integers(0, 9)),
+        ),
+    ),
     lambda inner: st.tuples(inner) | st.tuples(inner, inner) | st.frozensets(inner, max_size=3),
     max_leaves=5,
 )
 VALUES = st.recursive(
     KEYS,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4) | st.sets(KEYS, max_size=4),
+    lambda inner: st.one_of(
+        *(st.lists(inner, max_size=4), st.dictionaries(KEYS, inner, max_size=4), st.sets(KEYS, max_size=4)),
+        *(st.lists(inner, max_size=4).map(deque), st.dictionaries(KEYS, inner, max_size=4).map(OrderedDict)),
+        *(
+            st.lists(KEYS, max_size=4).map(Counter),
+            st.binary().map(bytearray),
+            st.lists(st.floats(), max_size=3).map(lambda a: array("d", a)),
+        ),
+    ),
 )
 
 
