@@ -97,7 +97,7 @@ def state_tests(answer: str) -> str:
     fault: Task | str = ""
     with suppress(SandboxError):
         match tests:
-            case Task() if not all(map(_is_readable, tests.outputs or (tests.output,))):
+            case Task() if not all(map(values.is_plain, tests.outputs or (tests.output,))):
                 with executor:
                     fault = check_soundness([tests], executor)[tests]
             case str() if any(case.checker and case.has_reference for case in cases_of(tests)):
@@ -106,13 +106,6 @@ def state_tests(answer: str) -> str:
     if isinstance(fault, str) and fault:
         raise ValueError(f"tests: {fault}. Fix the answer of the problem.")
     return state_tolerance(answer) if isinstance(tests, str) else answer
-
-
-def _is_readable(text: str) -> bool:
-    try:
-        return values.parse(text) is not ...
-    except ValueError:
-        return False
 
 
 class Code:

@@ -74,6 +74,13 @@ def parse(text: str, longest: int = LONGEST) -> Any:
         raise ValueError(f"no plain data: {error}"[:200]) from None
 
 
+def is_plain(text: str) -> bool:
+    """Return whether a text can be parsed into a value."""
+    with suppress(ValueError):
+        return parse(text) is not ...
+    return False
+
+
 _READING = threading.RLock()  # CPython's parser and its warnings are not thread-safe
 
 
@@ -93,9 +100,7 @@ def expression(text: str) -> ast.expr:
 
 def is_made(node: ast.AST) -> bool:
     """Return whether an expression calls a constructor of the standard library or of numpy with plain data."""
-    with suppress(ValueError):
-        return isinstance(node, ast.Call) and _name(node.func) in _MAKERS and parse(ast.unparse(node)) is not None
-    return False
+    return isinstance(node, ast.Call) and _name(node.func) in _MAKERS and is_plain(ast.unparse(node))
 
 
 def _value(node: ast.AST, deepest: int) -> Any:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from proofmill.sandbox import values
+from proofmill.sandbox.cases import same_value
 from proofmill.sandbox.executor import Execution, Executor, Result
 from proofmill.selfplay_tasks.program_text import Unfit, arguments, normalize, parse_program
 from proofmill.selfplay_tasks.proposals import call_arguments
@@ -112,23 +113,14 @@ def _executions(task: Task, answer: str) -> list[Execution]:
 def _grade(task: Task, answer: str, results: Sequence[Result], partial: Partial) -> float | None:
     if task.kind == "error":
         return float(_name(answer) == task.output.lower())
-    try:
-        golds = [values.parse(text) for text in task.outputs[task.shown :] or (task.output,)]
-    except ValueError:
+    golds = task.outputs[task.shown :] or (task.output,)
+    if not all(map(values.is_plain, golds)):
         return None
     texts = [answer] if task.kind == "deduce" else [result.value for result in results]
     if not texts:
         return 0.0
-    correct = [_is_value(text, gold) for text, gold in zip(texts, golds, strict=True)]
+    correct = [same_value(text, gold) for text, gold in zip(texts, golds, strict=True)]
     return {"all": float(all(correct)), "any": float(any(correct)), "mean": sum(correct) / len(correct)}[partial]
-
-
-def _is_value(text: str, gold: object) -> bool:
-    """Return whether a text is a literal of the value `gold`. The text of a failed execution is empty."""
-    try:
-        return values.same(values.parse(text), gold)
-    except ValueError:
-        return False
 
 
 def _name(text: str) -> str:

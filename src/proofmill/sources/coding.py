@@ -25,7 +25,7 @@ from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.errors import TableError, shorten
 from proofmill.sources import files
 from proofmill.sources.file_formats import VALUE_LIMIT, parse_json
-from proofmill.sources.record_fields import day, field, records, text, texts, word
+from proofmill.sources.record_fields import day, field, records, source, text, texts, word
 from proofmill.sources.triplets import fence
 
 READS_AND_PRINTS = "stdin_stdout"
@@ -55,9 +55,9 @@ def problems(entry: Problems) -> Iterator[dict[str, Any]]:
 def humaneval(entry: Problems) -> Iterator[dict[str, Any]]:
     """Yield the problems of HumanEval and HumanEval+, whose `test` defines `check(candidate)`."""
     for where, record in files.records(entry):
-        function, stub = _source(where, record, "entry_point"), _source(where, record, "prompt")
+        function, stub = source(where, record, "entry_point"), source(where, record, "prompt")
         reference = stub + (text(where, record, "canonical_solution") or "")
-        test = f"{_source(where, record, 'test').strip()}\n\ncheck({function})\n"
+        test = f"{source(where, record, 'test').strip()}\n\ncheck({function})\n"
         yield {
             "problem": word(where, record, "task_id"),
             "statement": f"{fence('python', stub)}\n\nWrite the function `{function}`.",
@@ -69,13 +69,13 @@ def humaneval(entry: Problems) -> Iterator[dict[str, Any]]:
 def mbpp(entry: Problems) -> Iterator[dict[str, Any]]:
     """Yield the problems of MBPP, plain or sanitized, and of MBPP+, whose `test` has more than the public `test_list`."""
     for where, record in files.records(entry):
-        asserts, code = texts(where, record, "test_list"), _source(where, record, "code").replace("\r\n", "\n")
+        asserts, code = texts(where, record, "test_list"), source(where, record, "code").replace("\r\n", "\n")
         function = _find_tested_function(where, code, asserts)
         setup = texts(where, record, "test_imports") if "test_imports" in record else []
         setup += [text(where, record, "test_setup_code") or ""] if "test_setup_code" in record else []
         before = "\n".join(line for line in setup if line.strip())
         shown_asserts, test = (
-            (asserts[:1], _source(where, record, "test")) if "test" in record else (asserts, "\n".join(asserts))
+            (asserts[:1], source(where, record, "test")) if "test" in record else (asserts, "\n".join(asserts))
         )
         task = text(where, record, "prompt" if "prompt" in record else "text") or ""
         yield {
@@ -100,7 +100,7 @@ def _function_columns(check: str, function: str, setup: str, reference: str) -> 
 def livecodebench(entry: Problems) -> Iterator[dict[str, Any]]:
     """Yield LiveCodeBench's problems with all tests: programs, or with `starter_code` methods of `Solution`."""
     for where, record in files.records(entry):
-        stub, task = text(where, record, "starter_code") or "", _source(where, record, "question_content").strip()
+        stub, task = text(where, record, "starter_code") or "", source(where, record, "question_content").strip()
         tests = [*_read_tests(where, record, "public_test_cases"), *_read_tests(where, record, "private_test_cases")]
         function = word(where, _object(where, record, "metadata"), "func_name") if stub else None
         asked = f"Write this:\n\n{fence('python', stub)}" if stub else "The program reads standard input and prints."
@@ -140,7 +140,7 @@ def _convert_test(where: str, test: Mapping[str, Any], function: str | None) -> 
 
 def _read_tests(where: str, record: Mapping[str, Any], column: str) -> list[Mapping[str, Any]]:
     """Read tests as JSON, or as the published file hides them: pickled, compressed, in base 64."""
-    written = _source(where, record, column)
+    written = source(where, record, column)
     try:
         if not written.lstrip().startswith("["):
             written = _unpickle_text(_inflate(base64.b64decode(written, validate=True)))
@@ -189,12 +189,6 @@ def _object(where: str, record: Mapping[str, Any], column: str) -> Mapping[str, 
         ) from error
     if not isinstance(value, Mapping):
         raise TableError(f"{where}: `{column}` is {shorten(value)}; expected an object.")
-    return value
-
-
-def _source(where: str, record: Mapping[str, Any], column: str) -> str:
-    if not (value := text(where, record, column)):
-        raise TableError(f"{where}: `{column}` is empty; expected source text. Fix or remove the row.")
     return value
 
 

@@ -44,6 +44,13 @@ def text(where: str, record: Mapping[str, Any], column: str) -> str | None:
     return value
 
 
+def source(where: str, record: Mapping[str, Any], column: str) -> str:
+    """Return a text that is not empty; raises TableError for other values."""
+    if not (value := text(where, record, column)):
+        raise TableError(f"{where}: `{column}` is empty; expected source text. Fix or remove the row.")
+    return value
+
+
 def word(where: str, record: Mapping[str, Any], column: str) -> str | None:
     """Return a text or a number as text, such as an answer, an id or a level."""
     value = field(where, record, column)

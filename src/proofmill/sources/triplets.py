@@ -20,7 +20,7 @@ from typing import Any, Literal
 from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.errors import TableError, shorten
 from proofmill.sources import files
-from proofmill.sources.record_fields import field, text, texts, word
+from proofmill.sources.record_fields import field, source, text, texts, word
 
 Row = dict[str, Any]
 Load = Callable[[Problems], Iterator[Row]]
@@ -64,7 +64,7 @@ def cruxeval(kind: Asked) -> Load:
             yield {
                 "problem": f"cruxeval-{kind}-{id}" if id else None,
                 "origin": where,
-                **_prediction(kind, _code(where, record, "code"), "f", *_pair(where, record)),
+                **_prediction(kind, source(where, record, "code"), "f", *_pair(where, record)),
             }
 
     return load
@@ -75,7 +75,7 @@ def livecodebench(kind: Asked) -> Load:
 
     def load(entry: Problems) -> Iterator[Row]:
         for where, record in files.records(entry):
-            function, (call, output) = _code(where, record, "function_name"), _pair(where, record)
+            function, (call, output) = source(where, record, "function_name"), _pair(where, record)
             call = call.strip()
             if not (call.startswith(f"{function}(") and call.endswith(")")):
                 raise TableError(
@@ -88,7 +88,7 @@ def livecodebench(kind: Asked) -> Load:
                 "problem": f"livecodebench-{kind}-{id}" if id else None,
                 "origin": where,
                 "level": word(where, record, "difficulty") if "difficulty" in record else None,
-                **_prediction(kind, with_imports(_code(where, record, "code")), function, arguments, output),
+                **_prediction(kind, with_imports(source(where, record, "code")), function, arguments, output),
             }
 
     return load
@@ -100,7 +100,7 @@ def azr(kind: Literal["deduce", "abduce", "induce"]) -> Load:
     def load(entry: Problems) -> Iterator[Row]:
         for where, record in files.records(entry):
             imports = texts(where, record, "imports") if "imports" in record else []
-            snippet = _code(where, record, "snippet")
+            snippet = source(where, record, "snippet")
             code = "\n".join([*(line for line in imports if line not in snippet.splitlines()), snippet])
             if kind != "induce":
                 yield {"origin": where, **_prediction(kind, code, "f", *_pair(where, record))}
@@ -128,12 +128,6 @@ def _induction(code: str, inputs: list[str], outputs: list[str], message: str) -
         "question_type": "code",
         "tags": ["induce"],
     }
-
-
-def _code(where: str, record: Mapping[str, Any], column: str) -> str:
-    if not (value := text(where, record, column)):
-        raise TableError(f"{where}: `{column}` is empty; expected source text. Fix or remove the row.")
-    return value
 
 
 def _pair(where: str, record: Mapping[str, Any]) -> tuple[str, str]:
