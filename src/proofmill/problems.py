@@ -196,7 +196,7 @@ def _with_tests(row: dict, entry: Problems) -> dict:
         if "has-parsable-answer" in entry.keep:
             return {**row, "dropped": "has-parsable-answer", "evidence": str(error)}
         raise TableError(
-            f"{row['origin']}: problem `{row['problem']}`: {error} To drop such rows, `keep: [has-parsable-answer]`."
+            f"{row['origin']}: problem `{row['problem']}`: {error} Or drop such rows with `keep: [has-parsable-answer]`."
         ) from error
 
 
