@@ -37,7 +37,7 @@ FILES = {
 
 
 def localized(entry: Any, data: Path) -> Any | None:
-    """Return an entry that reads a local copy; None if there is none."""
+    """Return an entry that reads a local copy, or None."""
     for part, file in FILES.get(entry.source, {}).items():
         if part in (entry.path or "") and (data / file).exists():
             every = 1 if entry.source in ("harp", "math") else entry.every  # the copies are samples already

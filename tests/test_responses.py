@@ -17,11 +17,11 @@ from mill import REFEREE, SMALL
 from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
 from proofmill.calls.model_requests import ModelOutput
+from proofmill.estimation.sequential import Band, looks
 from proofmill.planning.plan import RunPlan
 from proofmill.responses import is_attempt, why_none
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.kinds import ROLLOUTS
-from proofmill.estimation.sequential import Band, looks
 from served import GOOD, good, server
 
 

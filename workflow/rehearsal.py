@@ -18,7 +18,7 @@ from proofmill.synthetic import congruences, referee
 ASKED = (
     "solve",
     "prove",
-    "solve",
+    "think-answer",
     "think-answer",
     "conversation",
     "continue-from-summary",

@@ -40,7 +40,7 @@ DECORATION = re.compile(
     r"\\(?:boxed|text|mathbf|textbf|math[a-z]{2})\b|[*_`${}()\[\]]|\b(?:final|total|points?|pts?|score|grade)\b\s*[:=]?",
     re.I,
 )
-OF_POINTS = re.compile(r"\s*+(-?\d{1,9})(?:\.0*+)?+\s*+(?:(?:/|out\s++of\b)\s*+(\d{1,9})\s*+)?+\.?\s*+", re.IGNORECASE)
+OF_POINTS = re.compile(r"\s*+(-?\d{1,9})(?:\.0*+)?+\s*+(?:(?:/|out\s++of\b)\s*+(\d{1,9})\s*+)?\.?\s*+", re.IGNORECASE)
 QUOTED = re.compile(r"(?:[\"'`“‘«]|^\s*>[^\n]*|\be\.g\.,?\s*|\bi\.e\.,?\s*)\Z", re.MULTILINE)
 JUDGEMENT = re.compile(
     r"^[ \t#*_`-]*+(?:final\s++)?+judge?ment[\s*_`]*+:[\s*_`]*+(yes|no)[\s*_`.!]*+\Z", re.IGNORECASE | re.MULTILINE
