@@ -10,26 +10,38 @@ Differences from the original:
 2. A table may be compared with itself. A row is then not its own overlap, and a pair is reported once.
 3. The judge gets only pairs that no other method of the entry finds. A pair that it leaves undecided, because the call
    failed or cannot be parsed, is a row with the reason. A pair that it calls different problems gets no row.
+4. The judge's candidates are the nearest in words, or with `embedding` in vectors. Without a judge, `embedding` reports
+   pairs from a similarity on. Vectors are model outputs, also those of the model in this process, so each is computed
+   or paid for once.
 """
 
+import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.tables import Table
 from proofmill.calls import runner
 from proofmill.calls.calls import Spent
-from proofmill.calls.dialogues import Begin, first_requests, one_answer
-from proofmill.calls.model_requests import ModelOutput, Requests, build_prompt_request
-from proofmill.decontamination.index import Finding, Index, excerpt
-from proofmill.decontamination.nearest import Nearest
-from proofmill.engines.open_engine import asking
+from proofmill.calls.dialogues import Ask, Begin, Dialogue, first_requests, one_answer
+from proofmill.calls.model_requests import ModelOutput, Requests, build_prompt_request, build_request
+from proofmill.decontamination.embeddings import NONE, Cosines, batches, unpack
+from proofmill.decontamination.index import LOOKED_UP, MOST, Finding, Index, excerpt
+from proofmill.decontamination.nearest import Nearest, Words
+from proofmill.engines.open_engine import asking_all
 from proofmill.graders import verdicts
 from proofmill.prompts import templates
-from proofmill.runtime.progress import Progress
-from proofmill.schema.entries.problem_entries import JUDGE, Overlaps
+from proofmill.runtime.progress import Progress, log
+from proofmill.schema.entries.declared import Api
+from proofmill.schema.entries.problem_entries import EMBEDDING, JUDGE, MINILM_VECTORS, Overlaps
+from proofmill.schema.errors import ServiceError
+from proofmill.schema.fields import require
 from proofmill.schema.ids import digest
 from proofmill.schema.reasons import UNPARSED, Reason
 from proofmill.text.seen_texts import Seen
@@ -38,7 +50,7 @@ BATCH = 5_000  # rows searched at a time
 
 
 class OverlapPair(NamedTuple):
-    """A row and a statement of `against` that a judge compares, and the similarity of their words."""
+    """A row and a statement of `against` that a judge compares, and the similarity of their words or vectors."""
 
     problems: str
     problem: str
@@ -51,14 +63,21 @@ class OverlapPair(NamedTuple):
 
 def main(entry: Overlaps, job: Job) -> None:
     counts: Counter[str] = Counter()
-    if entry.model is None:
-        job.finish(_evidence(entry, job, counts), counts)
-        return
-    pairs, spent = candidate_pairs(entry, job), Spent()
-    with asking(job, entry.model) as asker:
-        answers = runner.results(_begin(entry, job, pairs), {entry.model: asker}, "pairs")
-    judged = zip(pairs, spent.count(answers), strict=True)
-    job.finish(chain(_evidence(entry, job, counts), _verdicts(entry, judged, counts)), counts, spent=spent)
+    spent, vectors = Spent(), None
+    judged: Iterable[tuple[OverlapPair, ModelOutput]] = ()
+    models = [*([entry.embedding] if entry.embeds else []), *([entry.model] if entry.model else [])]
+    with ExitStack() as stack:
+        askers = stack.enter_context(asking_all(job, models)) if models else {}
+        if entry.embeds:
+            log(job.name, f"computes vectors with {entry.embedding}")
+            found = runner.results(_begin_vectors(entry, job), {models[0]: askers[models[0]]}, "batches")
+            vectors = _read_vectors(entry, job, found, spent, counts)
+        if entry.model:
+            pairs = candidate_pairs(entry, job, vectors)
+            answers = runner.results(_begin(entry, job, pairs), {entry.model: askers[entry.model]}, "pairs")
+            judged, vectors = zip(pairs, spent.count(answers), strict=True), None
+    rows = chain(_evidence(entry, job, counts, vectors), _verdicts(entry, judged, counts))
+    job.finish(rows, counts, spent=spent if models else None)
 
 
 # ------------------------------------------------------------------------------------------------------------- search
@@ -71,30 +90,55 @@ class Batch(NamedTuple):
     ids: list[str]
     statements: list[str]
     findings: list[Finding]
+    cosines: Iterator[np.ndarray]  # of each row to all statements of `against`
 
 
 class Search:
-    """An index of the statements of `against` by id, in which the rows of `problems` are looked up."""
+    """An index of the statements of `against` by id, in which the rows of `problems` are looked up.
 
-    def __init__(self, entry: Overlaps, job: Job):
-        self._entry, self._job = entry, job
-        self.index = Index([method for method in entry.methods if method != JUDGE], entry.words, entry.similarity)
+    `vectors` has those of all statements of `against`, then those of all rows. Without it, words are compared.
+    """
+
+    def __init__(self, entry: Overlaps, job: Job, vectors: Iterator[np.ndarray] | None = None):
+        self._entry, self._job, self._vectors = entry, job, vectors
+        self.index = Index([method for method in entry.methods if method in LOOKED_UP], entry.words, entry.similarity)
         for name in entry.against:
             for ids, statements in _batches(job.parent(name), kept=False):
                 self.index.add([f"{name}#{id}" for id in ids], statements)
+        self._cosines = None if vectors is None else Cosines(self._take(self.index.statements))
+
+    def _take(self, statements: list[str]) -> list[np.ndarray]:
+        return [next(require(self._vectors)) if text.strip() else NONE for text in statements]
+
+    @cached_property
+    def _words(self) -> Words:
+        return Words(self.index.statements)
 
     def batches(self) -> Iterator[Batch]:
         for name in self._entry.problems:
             progress = Progress(name, None)
             for ids, statements in _batches(self._job.parent(name), kept=True):
                 progress.add(len(ids))
-                yield Batch(name, ids, statements, list(self.index.find(statements)))
+                findings = list(self.index.find(statements))
+                cosines = self._cosines.of(self._take(statements)) if self._cosines else self._words.of(statements)
+                if self._cosines and not self._entry.model:
+                    findings = sorted([*findings, *self._near(statements, cosines)], key=lambda match: match.row)
+                yield Batch(name, ids, statements, findings, cosines)
             progress.close()
 
+    def _near(self, statements: list[str], cosines: Iterator[np.ndarray]) -> Iterator[Finding]:
+        """Yield the findings of `embedding`, the most similar of a row first. Both texts are shown: they share none."""
+        least = max(self._entry.embedding_similarity, 1e-4)  # 0: one of the two has no vector
+        for row, cosine_B in enumerate(cosines):
+            near = np.flatnonzero(cosine_B >= least)
+            for other in near[np.argsort(-cosine_B[near], kind="stable")][:MOST].tolist():
+                span = f"{excerpt(statements[row])} ~ {excerpt(self.index.statements[other])}"
+                yield Finding(row, self.index.ids[other], EMBEDDING, span, float(cosine_B[other]))
 
-def _evidence(entry: Overlaps, job: Job, counts: Counter[str]) -> Iterator[dict]:
+
+def _evidence(entry: Overlaps, job: Job, counts: Counter[str], vectors: Iterator[np.ndarray] | None) -> Iterator[dict]:
     """Yield the rows of all methods except `judge`, and fill `counts` along the way."""
-    search = Search(entry, job)
+    search = Search(entry, job, vectors)
     reported = Seen()  # pairs that the search can find from either side
     counts["rows"] = 0
     for batch in search.batches():
@@ -135,23 +179,25 @@ def _row(table: str, id: str, match: str, method: str, span: str, similarity: fl
 
 
 def requests(entry: Overlaps, job: Job) -> dict[str, Requests]:
-    """Return the request about each pair, by judge; empty without a judge."""
-    return first_requests(_begin(entry, job, candidate_pairs(entry, job))) if entry.model else {}
+    """Return the requests by remote model: for vectors, and about pairs unless these depend on vectors."""
+    of_vectors = first_requests(_begin_vectors(entry, job)) if entry.also_asks() else {}
+    of_pairs = entry.model and not entry.embeds
+    return of_vectors | (first_requests(_begin(entry, job, candidate_pairs(entry, job))) if of_pairs else {})
 
 
-def candidate_pairs(entry: Overlaps, job: Job) -> list[OverlapPair]:
+def candidate_pairs(entry: Overlaps, job: Job, vectors: Iterator[np.ndarray] | None = None) -> list[OverlapPair]:
     """Return the pairs for the judge: the rows nearest to each statement of `against` that no other method matched."""
-    search = Search(entry, job)
+    search = Search(entry, job, vectors)
     index = search.index
-    nearest = Nearest(index.statements, entry.candidates, entry.candidate_similarity)
+    nearest = Nearest(len(index.ids), entry.candidates, entry.candidate_similarity)
     places = {match: place for place, match in enumerate(index.ids)}
     for batch in search.batches():
         matches: dict[int, set[int]] = {}
         for finding in batch.findings:
             matches.setdefault(finding.row, set()).add(places[finding.id])
-        for row, (id, statement) in enumerate(zip(batch.ids, batch.statements, strict=True)):
+        for row, (id, text, cosine_B) in enumerate(zip(batch.ids, batch.statements, batch.cosines, strict=True)):
             own = places.get(f"{batch.table}#{id}")
-            nearest.see((batch.table, id), statement, {*matches.get(row, ()), *([] if own is None else [own])})
+            nearest.see((batch.table, id), text, cosine_B, {*matches.get(row, ()), *([] if own is None else [own])})
     pairs: dict[frozenset[str], OverlapPair] = {}  # if a pair is found from both sides, the first
     for place, (match, statement) in enumerate(zip(index.ids, index.statements, strict=True)):
         against, _, other = match.partition("#")
@@ -182,7 +228,7 @@ def _begin(entry: Overlaps, job: Job, pairs: list[OverlapPair]) -> Begin:
 
 
 def _verdicts(
-    entry: Overlaps, judged: Iterator[tuple[OverlapPair, ModelOutput]], counts: Counter[str]
+    entry: Overlaps, judged: Iterable[tuple[OverlapPair, ModelOutput]], counts: Counter[str]
 ) -> Iterator[dict]:
     """Yield the pairs that the judge calls the same problem, and those that it left undecided, with the reason."""
     prompt = templates.prompt(entry.prompt)
@@ -201,6 +247,53 @@ def _verdicts(
 def _build_row(pair: OverlapPair, reason: str = Reason.OK) -> dict:
     match = f"{pair.against}#{pair.other}"
     return _row(pair.problems, pair.problem, match, JUDGE, excerpt(pair.statement), pair.similarity, reason)
+
+
+# ------------------------------------------------------------------------------------------------------------ vectors
+
+
+def _begin_vectors(entry: Overlaps, job: Job) -> Begin:
+    """Return a dialogue for each batch of statements: of `against`, then of the rows of `problems`."""
+    local = Api(id=json.dumps(MINILM_VECTORS), price={"input": 0.0, "output": 0.0})
+    api = job.declared.get(entry.embedding, local)
+
+    def ask(texts: list[str]) -> Ask:
+        return Ask(entry.embedding, build_request(api, tuple(("input", text) for text in texts)))
+
+    def vectors(batch: list[str]) -> Dialogue:
+        """Return one output with the vectors of all texts. If it has none, add an output for each text."""
+        answers = yield [ask(batch)]
+        if len(batch) > 1 and not answers[0].text:  # a text may be too long for the model: the others still count
+            answers += yield [ask([text]) for text in batch]
+        return answers
+
+    def dialogues() -> Iterator[tuple[str, Dialogue]]:
+        for names, kept in ((entry.against, False), (entry.problems, True)):
+            for name in names:
+                for _, statements in _batches(job.parent(name), kept):
+                    yield from ((name, vectors(batch)) for batch in batches(filter(str.strip, statements)))
+
+    return dialogues
+
+
+def _read_vectors(
+    entry: Overlaps, job: Job, results: Iterator[list[ModelOutput]], spent: Spent, counts: Counter[str]
+) -> Iterator[np.ndarray]:
+    """Yield the vectors of each statement that is not empty. Raises ServiceError if they are of several models."""
+    origins: set[str] = set()
+    for answers in results:
+        outputs = list(spent.count(answers))
+        origins |= {
+            f"{o.text.partition(' ')[0]} dimensions of `{o.model or entry.embedding}`" for o in outputs if o.text
+        }
+        if len(origins) > 1:
+            raise ServiceError(
+                f"{job.name}: {entry.embedding} sent vectors with {' and '.join(sorted(origins))}; expected those of one model, since "
+                f"others cannot be compared. Fix the server, run `proofmill invalidate {job.name} --all`, and rerun."
+            )
+        for output in outputs[len(outputs) > 1 :]:
+            counts.update([] if output.text else ["no-vector"])
+            yield from unpack(output.text) if output.text else [NONE]
 
 
 # ------------------------------------------------------------------------------------------------------------- tables

@@ -1,7 +1,8 @@
 """Load, filter and decontaminate problems. One row is a problem, kept or dropped with the filter and its evidence.
 
 Rows come from a source (sources/loaders.py) or from another `problems` table, whose dropped rows stay dropped.
-The filters of `keep` apply in order. Then rows are compared with the benchmarks of `decontaminate`.
+The filters of `keep` apply in order. Then rows are compared with the benchmarks of `decontaminate`, or looked up in its
+tables of overlaps, whose methods and judges thus drop rows too.
 
 From: QED-Nano's data preparation and open-r1's decontamination.
 
@@ -29,11 +30,13 @@ from proofmill.filters import problem_filters
 from proofmill.filters.problem_filters import Decontamination
 from proofmill.graders.code_grading import state_tests
 from proofmill.public_data.locations import local_path
-from proofmill.runtime.progress import Progress
+from proofmill.runtime.progress import Progress, log
 from proofmill.schema.columns import COLUMNS
 from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.errors import TableError
 from proofmill.schema.ids import digest
+from proofmill.schema.names import kind_of
+from proofmill.schema.reasons import Reason
 from proofmill.sources.loaders import SOURCES
 from proofmill.text import question_types, statements
 from proofmill.text.seen_texts import Seen, Values, hash64
@@ -201,10 +204,18 @@ def _with_tests(row: dict, entry: Problems) -> dict:
 
 
 def _benchmarks(entry: Problems, job: Job) -> Decontamination:
-    apart = Decontamination(entry.overlap_words, entry.overlap_similarity)
+    apart, undecided = Decontamination(entry.overlap_words, entry.overlap_similarity), 0
     for name in entry.decontaminate:
+        if kind_of(name) == "overlaps":
+            for row in job.parent(name).stream():
+                undecided += row["reason"] != Reason.OK
+                apart.add_match(row)
+            continue
         for row in job.parent(name).rows("problem", "statement"):
             apart.add(f"{name}#{row['problem']}", row["statement"] or "")
+    if undecided:
+        job.notices.append(f"{undecided:,} pairs that no judge decided (`reason` in overlaps) drop no row")
+        log(job.name, job.notices[-1])
     return apart
 
 

@@ -86,6 +86,8 @@ def identity_of(entry: Any, declared: Mapping[str, Any]) -> str:
         "prompts": prompts_of(entry, declared),
         "declared": relied,
     }
+    if relied_on := entry.relies_on():
+        decides["relies_on"] = relied_on
     if parts := parts_of(entry, declared):
         decides["plugins"] = parts
     return json.dumps(decides, sort_keys=True, ensure_ascii=False)

@@ -40,6 +40,9 @@ def check(where: str, entry: Any, entries: Mapping[str, Any], declared: Mapping[
             for name in [value] if isinstance(value, str) else value:
                 if fault := _reference_fault(name, ref, declared):
                     yield f"{where}: `{key}` {fault}"
+                protocol = getattr(entries.get(name), "protocol", None)
+                if protocol and (protocol == "embeddings") != (f.name == "embedding"):
+                    yield f"{where}: `{key}` is `{name}` with `protocol: {protocol}`; expected {'embeddings' if f.name == 'embedding' else 'chat or responses'}."
         if f.name in lists:
             yield from (f"{where}: `{key}`{fault}" for fault in _item_faults(value, LISTS[lists[f.name]]))
         if f.name.endswith("prompt") and value is not None and (fault := templates.fault(value)):

@@ -6,7 +6,7 @@
     plain-ngram  `words` words in a row, in lower case, split at spaces: the unchanged rule of open-r1
     number-free  the same tokens except numbers and names (_number_free.py)
 
-The method `judge` lets a model compare the nearest rows (nearest.py).
+The method `embedding` compares vectors (embeddings.py), and `judge` lets a model compare the nearest rows (nearest.py).
 
 From: open-r1 (`scripts/decontaminate.py`); rolling hashes (Karp and Rabin 1987); MinHash with banding (Broder 1997;
 Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets", section 3.4).
@@ -31,10 +31,10 @@ from proofmill.decontamination._candidates import Proposals
 from proofmill.decontamination._number_free import NumberFree
 from proofmill.decontamination._words import PlainWords
 from proofmill.decontamination.similarity import LEAST, MOVED, counts, jaccard, shingles
-from proofmill.schema.entries.problem_entries import JUDGE, METHODS
+from proofmill.schema.entries.problem_entries import EMBEDDING, JUDGE, METHODS
 from proofmill.text.statements import StatementToken, cache_tokens
 
-LOOKED_UP = tuple(method for method in METHODS if method != JUDGE)
+LOOKED_UP = tuple(method for method in METHODS if method not in (EMBEDDING, JUDGE))
 VERIFIED = LOOKED_UP[:3]  # on the tokens of both statements, of proposed pairs
 MOST = 10  # findings per row and method
 SPAN = 300  # characters

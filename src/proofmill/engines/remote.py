@@ -1,4 +1,4 @@
-"""Call models by the OpenAI protocol (Chat Completions or Responses of a server), through the `openai` package.
+"""Call models by the OpenAI protocol (Chat Completions, Responses or Embeddings), through the `openai` package.
 
 It makes one try of one request; scheduling and retries are in retries.py.
 
@@ -49,6 +49,7 @@ TOO_LONG = (
     "context length",
     "prompt is too long",
     "too many tokens",
+    "must have less than",  # Text Embeddings Inference
 )
 REFUSED = ("content_filter", "content management policy", "usage policy", "usage policies", "safety system")
 NO_CREDIT = "insufficient_quota"
@@ -56,6 +57,7 @@ CONNECT = 5.0  # seconds to connect; Linux gives up after two minutes
 # Sampling parameters of OpenAI's protocols.
 OPENAI = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 RESPONSES = ("temperature", "top_p")
+PATHS = {"chat": "chat/completions"}  # others are named as their protocol
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class ApiEngine:
         self._hide_in_message, self._hide_in_answer = Redaction(secrets, least=5), Redaction(secrets)
         self.limit = environment.seconds("PROOFMILL_CALL_TIMEOUT", 600.0)
         self.patience = environment.seconds("PROOFMILL_CALL_STALL_SECONDS", 600.0)
-        self._path = "responses" if api.protocol == "responses" else "chat/completions"
+        self._path = PATHS.get(api.protocol, api.protocol)
         self.limits = TimeLimits()
         self._own = runner is None
         self.runner = runner or asyncio.Runner()
@@ -303,7 +305,11 @@ class ApiEngine:
 
     def _request(self, request: ModelRequest) -> dict[str, Any]:
         """Return the body of a call, with all sampling parameters of its protocol."""
-        fields = self._responses_request(request) if self.api.protocol == "responses" else self._chat_request(request)
+        if self.api.protocol == "embeddings":
+            fields: dict[str, Any] = {"input": [text for _, text in request.messages]}
+        else:
+            of_protocol = self._responses_request if self.api.protocol == "responses" else self._chat_request
+            fields = of_protocol(request)
         return {"model": self.api.id, **self.fields.remove_unsupported(fields)} | self.api.extra_body
 
     def _answer(self, reply: replies.ServerReply, seconds: float, attempts: int) -> ModelOutput:
@@ -315,7 +321,9 @@ class ApiEngine:
                     self.name,
                     f"is asked for the model {self.model} and answers as {model}; set `id` to the intended one",
                 )
-        text, reasoning = hide(reply.text), hide(reply.reasoning) if reply.reasoning else None
+        # Packed vectors are no text of a server, and long.
+        text = reply.text if self.api.protocol == "embeddings" else hide(reply.text)
+        reasoning = hide(reply.reasoning) if reply.reasoning else None
         as_sent = (text, reasoning) == (reply.text, reply.reasoning)
         return ModelOutput(
             text=text,

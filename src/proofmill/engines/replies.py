@@ -1,8 +1,8 @@
 """Server replies, parsed and validated into typed, bounded records. All server text enters through this module.
 
-    Chat, Response    the records of the two protocols, with the fields that are used
-    read              bytes -> Reply
-    UnreadableReply   raised for an invalid reply: not JSON, other types, no choice
+    Chat, Response, Embeddings    the records of the protocols, with the fields that are used
+    read                          bytes -> Reply
+    UnreadableReply               raised for an invalid reply: not JSON, other types, no choice
 
 Differences from the client's own types:
 1. Unused fields may hold anything; used fields have their type, or the reply is unreadable.
@@ -13,16 +13,19 @@ Differences from the client's own types:
 5. Only the choice with index 0 is read, and only its parts of known types. Thoughts are reasoning, not answer.
 """
 
+import base64
 import json
 import math
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from proofmill.calls.model_requests import ModelRequest, ending
+from proofmill.decontamination.embeddings import pack
 from proofmill.schema.reasons import Reason, StopReason
 
 # A server's template adds tokens to the request, and some servers exceed the limit. So a count may be up to this many
@@ -102,6 +105,19 @@ class Item(msgspec.Struct):
     summary: list[ReplyPart] | None = None
 
 
+class Vector(msgspec.Struct):
+    index: int
+    embedding: list[float] | str  # numbers, or Base64 of little-endian 32-bit floats
+
+
+class Embeddings(msgspec.Struct):
+    """The vectors of the inputs of a request."""
+
+    data: list[Vector]
+    usage: Any = None
+    model: Any = None
+
+
 class Incomplete(msgspec.Struct):
     reason: str | None = None
 
@@ -148,9 +164,8 @@ def read(raw: bytes, protocol: str, request: ModelRequest) -> ServerReply:
         body = json.loads(raw)
         if isinstance(body, dict) and _is_error(body.get("error")):
             raise _error(body["error"])
-        reader = _response if protocol == "responses" else _chat
-        return reader(body, request)
-    except (ValueError, RecursionError, msgspec.ValidationError) as error:
+        return READERS[protocol](body, request)
+    except (ValueError, OverflowError, RecursionError, msgspec.ValidationError) as error:
         start = raw[:80].decode(errors="replace")
         message = _clean(str(error)[:200])
         raise UnreadableReply(f"{type(error).__name__}: {message}; it begins with {start!r}") from error
@@ -214,6 +229,32 @@ def _response(body: Any, request: ModelRequest) -> ServerReply:
         model=reply.model,
         request=request,
     )
+
+
+def _embeddings(body: Any, request: ModelRequest) -> ServerReply:
+    """Read one vector for each input, in the order of the inputs, normalized."""
+    reply = msgspec.convert(body, Embeddings)
+    data, number = sorted(reply.data, key=lambda vector: vector.index), len(request.messages)
+    if [vector.index for vector in data] != list(range(number)):
+        raise ValueError(f"{len(data)} vectors, with the indices {[v.index for v in data][:5]}..., for {number} inputs")
+    vectors = [
+        np.frombuffer(base64.b64decode(e, validate=True), "<f4")
+        if isinstance(e := each.embedding, str)
+        else np.array(e)
+        for each in data
+    ]
+    if len(sizes := {len(vector) for vector in vectors}) > 1 or 0 in sizes:
+        raise ValueError(f"vectors of {' and '.join(map(str, sorted(sizes)))} dimensions")
+    norms = np.array([np.linalg.norm(vector.astype(float)) for vector in vectors])
+    if len(odd := np.flatnonzero(~np.isfinite(norms) | (norms == 0))):
+        raise ValueError(f"vector {odd[0]} {'is zero' if norms[odd[0]] == 0 else 'has values that are not finite'}")
+    usage = {"completion_tokens": 0, **reply.usage} if isinstance(reply.usage, dict) else None
+    facts: dict[str, Any] = {"usage": _counts_of(usage, *CHAT_COUNTS), "model": reply.model, "request": request}
+    without = _reply(text="", reasoning=None, finish="stop", refused=False, tokens=None, **facts)
+    return replace(without, text=pack(vector[None] / norm for vector, norm in zip(vectors, norms, strict=True)))
+
+
+READERS = {"chat": _chat, "responses": _response, "embeddings": _embeddings}
 
 
 def _reply(

@@ -242,11 +242,18 @@ class NotNearDuplicate:
 
 
 class Decontamination:
-    """Rejects a statement of a benchmark: a shared run of text (similarity.Overlap), or a near duplicate."""
+    """Rejects a statement of a benchmark: a shared run of text (similarity.Overlap), a near duplicate, or a known match."""
 
     def __init__(self, words: int, similarity: float) -> None:
         self.overlap = Overlap(words)
         self.alike = Alike(similarity)
+        self.matches: dict[str, Refusal] = {}  # by id of a row, the first match in a table of overlaps
+
+    def add_match(self, match: Row) -> None:
+        """Add a row of a table of overlaps, unless it is undecided."""
+        if match["reason"] == Reason.OK:
+            evidence = f"{match['method']} {match['similarity']:.2f}: {match['span']}"
+            self.matches.setdefault(match["problem"], (evidence, f"{match['against']}#{match['against_problem']}"))
 
     def add(self, id: str, statement: str) -> None:
         self.overlap.add(id, statement)
@@ -254,6 +261,8 @@ class Decontamination:
 
     def __call__(self, row: Row) -> Refusal | None:
         statement = row["statement"] or ""
+        if row["problem"] in self.matches:
+            return self.matches[row["problem"]]
         if run := self.overlap.find(statement):
             return f"{run.words} tokens in a row: {_short(run.text, 300)}", run.id
         if match := self.alike.find(shingles(statement)):

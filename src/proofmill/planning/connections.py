@@ -66,6 +66,8 @@ def connections(config: Config, names: Iterable[str]) -> list[Connection]:
 
 def _tokens(entry: Any, name: str, api: Api) -> int:
     """Return the output limit in tokens: that of the entry for responses, that of the model for judges."""
+    if api.protocol == "embeddings":
+        return 0
     return (entry.max_tokens if kind_of(name) == "responses" else None) or api.max_tokens
 
 

@@ -10,6 +10,7 @@ k calls, n calls cost n m +- 1.96 s sqrt(n + n^2 / k).
 """
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -40,7 +41,7 @@ from proofmill.scaffolds import scaffolds
 from proofmill.schema import references
 from proofmill.schema.columns import PROBES
 from proofmill.schema.entries.declared import Grader
-from proofmill.schema.entries.problem_entries import Problems, Schemes
+from proofmill.schema.entries.problem_entries import Overlaps, Problems, Schemes
 from proofmill.schema.entries.response_entries import Responses
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
@@ -192,9 +193,12 @@ class RunPlan:
             stage.rows = 0
             for model, requests in self._requests(stage, entry).items():
                 self._look_up(stage, model, requests)
+            if isinstance(entry, Overlaps) and entry.embeds and entry.model:  # the pairs depend on the vectors
+                stage.exact, stage.at_most = False, True
+                self._add(stage, entry.model, self.rows_of(stage.name))
         else:
             stage.rows, stage.at_most = self.rows_of(stage.name), self._at_most(stage.name)
-            for model, calls in [*((model, stage.rows) for model in models), *further]:
+            for model, calls in [*((model, self._calls_of(entry, model, stage.rows)) for model in models), *further]:
                 self._add(stage, model, calls)
         grader = self._grader(entry)
         if isinstance(entry, Schemes) and grader and stage.rows is not None and stage.state == "make":
@@ -202,6 +206,13 @@ class RunPlan:
             self._add(stage, grader.judges[0], tests)
         if grader and (grader.parse_retries or grader.rounds or grader.escalate_to or grader.normalizer):
             stage.further = True
+
+    def _calls_of(self, entry: Any, model: str, rows: int | None) -> int | None:
+        """Return the calls of a model for the rows of a stage; for vectors, a request has 20 inputs on average."""
+        if not isinstance(entry, Overlaps) or model != entry.embedding:
+            return rows
+        inputs = [self.rows_of(name) or math.nan for name in (*entry.problems, *entry.against)]
+        return None if math.isnan(sum(inputs)) else math.ceil(sum(inputs) / 20)
 
     def _count_plays(self, stage: PlannedJob, entry: Responses) -> None:
         """Set the calls of a scaffold, minimum and maximum, without cached ones."""
@@ -343,6 +354,8 @@ class RunPlan:
     def _answers(self, name: str, model: str) -> tuple[pl.DataFrame, str]:
         """Return outputs for predictions: of the stage, else of its kind and model, else of the model in any stage."""
         own = self._read_outputs(name)
+        if isinstance(entry := self.config.entries[name], Overlaps):  # vectors have no tokens of output
+            own = own.filter((pl.col("tokens") == 0) == (model == entry.embedding))
         if own.height > 1:
             return own, f"predicted from its {own.height:,} outputs"
         for kind, what in ((kind_of(name), f"other {kind_of(name)} of {model}"), ("", f"other calls of {model}")):

