@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import tracemalloc
 
 import pytest
@@ -10,6 +11,7 @@ from proofmill import problems
 from proofmill.artifacts.stamps import new_stamp
 from proofmill.artifacts.tables import Table
 from proofmill.schema.errors import RecipeError, TableError
+from proofmill.synthetic.congruences import Congruence, statement
 
 
 def write(path, *statements: str, **columns) -> str:
@@ -242,6 +244,49 @@ def test_decontaminated_problems_show_the_matched_text(mill, tmp_path):
     assert "formulas 1.00 similar, same numbers" in found[1]["evidence"]
 
 
+def test_rows_in_a_table_of_overlaps_are_dropped_with_its_evidence(mill, tmp_path):
+    """A match of a method or a judge drops a row. A pair that the judge leaves undecided does not, and a notice says so."""
+    same = Congruence("powers", 5, (2, 3, 4, 2, 1))
+    strange = f"Would you kindly show that {same.formula} leaves nothing when divided by 5?"
+    rows = write(tmp_path / "rows.jsonl", statement(same), statement(same, 1), strange, "Find $x$.", id=list("abcd"))
+    bench = write(tmp_path / "bench.jsonl", statement(same), id=["B-1"])
+    columns = {"statement": "statement", "problem": "id"}
+    judge = {"methods": ["exact", "judge"], "model": "api/referee"}
+    made = mill(
+        {
+            "problems/bench": {"source": "table", "path": bench, "columns": columns},
+            "problems/raw": {"source": "table", "path": rows, "columns": columns},
+            "overlaps/raw": {"problems": ["problems/raw"], "against": ["problems/bench"], **judge},
+            "problems/x": {"source": "problems/raw", "decontaminate": ["overlaps/raw"]},
+        }
+    )
+    table = made.make("problems/bench", "problems/raw", "overlaps/raw", "problems/x")
+    found = {row["problem"]: row for row in table.rows(kept=False)}
+    assert [found[id]["dropped"] for id in "abcd"] == ["decontaminate", "decontaminate", None, None]
+    assert [found[id]["matched"] for id in "ab"] == ["problems/bench#B-1"] * 2
+    assert found["a"]["evidence"] == f"exact 1.00: {statement(same)}"
+    assert re.fullmatch(r"judge 0\.\d\d: .*", found["b"]["evidence"])
+    assert table.stamp["notices"] == ["1 pairs that no judge decided (`reason` in overlaps) drop no row"]
+
+
+@pytest.mark.parametrize(
+    ("overlaps", "entry", "said"),
+    [
+        ({"problems": ["problems/other"]}, {}, "which did not search `problems/raw`"),
+        ({}, {"also": ["problems/other"]}, "which did not search `problems/other`"),
+        ({}, {"source": "arithmetic", "rows": 2}, "which did not search `arithmetic`"),
+        ({"against": ["problems/bench", "problems/raw"]}, {}, "which compares `problems/raw` with itself"),
+    ],
+)
+def test_overlaps_of_other_rows_are_refused(mill, overlaps, entry, said):
+    """A table of overlaps must have searched all rows, in other tables than their own."""
+    tables = {f"problems/{name}": {"source": "arithmetic", "rows": 2} for name in ("raw", "bench", "other")}
+    overlaps = {"problems": ["problems/raw"], "against": ["problems/bench"], **overlaps}
+    entry = {"source": "problems/raw", "decontaminate": ["overlaps/o"], **entry}
+    with pytest.raises(RecipeError, match=said):
+        mill({**tables, "overlaps/o": overlaps, "problems/x": entry})
+
+
 def test_problems_of_one_split_are_not_in_another(mill):
     """Train and test of the arithmetic family share no problem, and decontamination finds none."""
     made = mill(
@@ -345,8 +390,8 @@ def test_problems_that_are_said_to_ask_something_do(mill):
 
 def test_problems_of_two_tables_with_one_id_are_refused(mill, tmp_path):
     """Another problem with the id of an earlier one would be lost silently."""
-    for name, statement in (("a", "one"), ("b", "two")):
-        (tmp_path / f"{name}.jsonl").write_text(f'{{"problem": "1", "statement": "Prove {statement}."}}\n')
+    for name, text in (("a", "one"), ("b", "two")):
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"problem": "1", "statement": "Prove {text}."}}\n')
     entries = {f"problems/{name}": {"source": "table", "path": str(tmp_path / f"{name}.jsonl")} for name in "ab"}
     made = mill({**entries, "problems/both": {"source": "problems/a", "also": ["problems/b"]}})
     made.make("problems/a", "problems/b")

@@ -31,7 +31,7 @@ from proofmill.calls import runner
 from proofmill.calls.calls import Spent
 from proofmill.calls.dialogues import Ask, Begin, Dialogue, first_requests, one_answer
 from proofmill.calls.model_requests import ModelOutput, Requests, build_prompt_request, build_request
-from proofmill.decontamination.embeddings import NONE, Cosines, batches, unpack
+from proofmill.decontamination.embeddings import NONE, Cosines, batches, read_text, unpack
 from proofmill.decontamination.index import LOOKED_UP, MOST, Finding, Index, excerpt
 from proofmill.decontamination.nearest import Nearest, Words
 from proofmill.engines.open_engine import asking_all
@@ -108,7 +108,7 @@ class Search:
         self._cosines = None if vectors is None else Cosines(self._take(self.index.statements))
 
     def _take(self, statements: list[str]) -> list[np.ndarray]:
-        return [next(require(self._vectors)) if text.strip() else NONE for text in statements]
+        return [next(require(self._vectors)) if read_text(text) else NONE for text in statements]
 
     @cached_property
     def _words(self) -> Words:
@@ -271,7 +271,7 @@ def _begin_vectors(entry: Overlaps, job: Job) -> Begin:
         for names, kept in ((entry.against, False), (entry.problems, True)):
             for name in names:
                 for _, statements in _batches(job.parent(name), kept):
-                    yield from ((name, vectors(batch)) for batch in batches(filter(str.strip, statements)))
+                    yield from ((name, vectors(batch)) for batch in batches(filter(None, map(read_text, statements))))
 
     return dialogues
 

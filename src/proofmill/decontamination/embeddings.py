@@ -2,6 +2,9 @@
 
 A long statement may have several vectors, of its windows. The similarity of two statements is that of their nearest
 windows. A block of cosines takes 64 MB. Cosines are rounded: their last digits depend on the machine.
+
+Drawings are left out. Of 1,000 problems of MATH, 16 had a cosine of 0.9 or more to one of 500 others with them, most for
+the same commands of Asymptote, and 9 without.
 """
 
 import base64
@@ -10,10 +13,16 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from proofmill.text.seen_texts import hash64
+from proofmill.text.statements import DRAWING
 
 BLOCK = 1 << 24  # cosines
 INPUTS = 32  # of a request at most; a common limit of servers
 NONE = np.empty((0, 0))  # the vectors of a statement without any
+
+
+def read_text(statement: str) -> str:
+    """Return the part of a statement that is embedded; empty if it has no vector."""
+    return DRAWING.sub(" ", statement).strip()
 
 
 def batches(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -165,7 +165,7 @@ def read(raw: bytes, protocol: str, request: ModelRequest) -> ServerReply:
         if isinstance(body, dict) and _is_error(body.get("error")):
             raise _error(body["error"])
         return READERS[protocol](body, request)
-    except (ValueError, OverflowError, RecursionError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
         start = raw[:80].decode(errors="replace")
         message = _clean(str(error)[:200])
         raise UnreadableReply(f"{type(error).__name__}: {message}; it begins with {start!r}") from error
@@ -235,8 +235,8 @@ def _embeddings(body: Any, request: ModelRequest) -> ServerReply:
     """Read one vector for each input, in the order of the inputs, normalized."""
     reply = msgspec.convert(body, Embeddings)
     data, number = sorted(reply.data, key=lambda vector: vector.index), len(request.messages)
-    if [vector.index for vector in data] != list(range(number)):
-        raise ValueError(f"{len(data)} vectors, with the indices {[v.index for v in data][:5]}..., for {number} inputs")
+    if (indices := [vector.index for vector in data]) != list(range(number)):
+        raise ValueError(f"{len(data)} vectors, with the indices {str(indices)[:40]}, for {number} inputs")
     vectors = [
         np.frombuffer(base64.b64decode(e, validate=True), "<f4")
         if isinstance(e := each.embedding, str)
@@ -245,9 +245,9 @@ def _embeddings(body: Any, request: ModelRequest) -> ServerReply:
     ]
     if len(sizes := {len(vector) for vector in vectors}) > 1 or 0 in sizes:
         raise ValueError(f"vectors of {' and '.join(map(str, sorted(sizes)))} dimensions")
-    norms = np.array([np.linalg.norm(vector.astype(float)) for vector in vectors])
-    if len(odd := np.flatnonzero(~np.isfinite(norms) | (norms == 0))):
-        raise ValueError(f"vector {odd[0]} {'is zero' if norms[odd[0]] == 0 else 'has values that are not finite'}")
+    norms = [math.hypot(*vector) for vector in vectors]
+    if odd := [place for place, norm in enumerate(norms) if not (norm and math.isfinite(norm))]:
+        raise ValueError(f"vector {odd[0]} {'has values that are not finite' if norms[odd[0]] else 'is zero'}")
     usage = {"completion_tokens": 0, **reply.usage} if isinstance(reply.usage, dict) else None
     facts: dict[str, Any] = {"usage": _counts_of(usage, *CHAT_COUNTS), "model": reply.model, "request": request}
     without = _reply(text="", reasoning=None, finish="stop", refused=False, tokens=None, **facts)

@@ -107,12 +107,10 @@ _IMAGE = re.compile(
 )
 
 
-_DRAWING = re.compile(r"\[asy\](?:(?!\[asy\]).)*?\[/asy\]", re.DOTALL | re.IGNORECASE)
-
-
 def _no_image(row: Row) -> str | None:
     """Reject images. An Asymptote drawing counts in the statement, which may need it, but not in the solution."""
-    for column, text in (("statement", row["statement"] or ""), ("solution", _DRAWING.sub("", row["solution"] or ""))):
+    solution = statements.DRAWING.sub("", row["solution"] or "")
+    for column, text in (("statement", row["statement"] or ""), ("solution", solution)):
         if match := _IMAGE.search(text):
             return f"the {column} has an image: {_short(text[match.start() : match.start() + 80])}"
     return None
@@ -261,8 +259,8 @@ class Decontamination:
 
     def __call__(self, row: Row) -> Refusal | None:
         statement = row["statement"] or ""
-        if row["problem"] in self.matches:
-            return self.matches[row["problem"]]
+        if known := self.matches.get(row.get("problem", "")):
+            return known
         if run := self.overlap.find(statement):
             return f"{run.words} tokens in a row: {_short(run.text, 300)}", run.id
         if match := self.alike.find(shingles(statement)):

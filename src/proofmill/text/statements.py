@@ -62,6 +62,7 @@ _OTHER_SIGNS = {
     "…": "…", "∣": "|", "→": "→",
     "∘": "∘", "°": "∘", "′": "'", "ℝ": "r", "ℤ": "z", "ℕ": "n", "ℚ": "q", "∆": "△", "Δ": "△",
 }  # fmt: skip
+DRAWING = re.compile(r"\[asy\](?:(?!\[asy\]).)*?\[/asy\]", re.DOTALL | re.IGNORECASE)  # a program in Asymptote
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _GROUPING = frozenset(("^", "_", "√", "binom", "mod"))  # they take an argument
 _SILENT = frozenset('.,;:?"`“”‘’„«»~&\u200b\u00ad\ufeff#@')

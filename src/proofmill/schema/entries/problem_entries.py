@@ -185,7 +185,7 @@ class Overlaps(Entry):
         f"Model for the method `embedding`: `{MINILM}` for English, in this process (extra `embedding`), or a remote model with `protocol: embeddings`.",
         MINILM,
     )
-    embedding_similarity: Share = doc("Minimum cosine similarity of vectors (`embedding` without `judge`).", 0.9)
+    embedding_similarity: Share = doc("Minimum cosine similarity of vectors (`embedding` without `judge`).", 0.85)
     model: JudgeRef | None = doc("Judge for the method `judge`.", None)
     prompt: str = doc(
         "Name or path of the judge's prompt. A verdict with all points means that both rows are the same problem.",
