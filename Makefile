@@ -76,8 +76,9 @@ docs: $(VENV)/ready ## generate docs/kinds/, docs/papers/ and workflow/config.sc
 
 lock: $(TOOLS)/ready ## update envs/ from pyproject.toml, keeping versions; UPGRADE=--upgrade takes the newest
 	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) pyproject.toml --extra cpu --group dev \
-	  --excludes envs/cpu-excludes.txt --output-file envs/cpu.txt >/dev/null
-	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) pyproject.toml --extra gpu --group dev --output-file envs/gpu.txt >/dev/null
+	  --excludes envs/excludes.txt --excludes envs/cpu-excludes.txt --output-file envs/cpu.txt >/dev/null
+	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) pyproject.toml --extra gpu --group dev \
+	  --excludes envs/excludes.txt --output-file envs/gpu.txt >/dev/null
 	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) --group tools --output-file envs/tools.txt >/dev/null
 	$(TOOLS)/bin/python envs/licenses.py
 

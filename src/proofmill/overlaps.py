@@ -19,8 +19,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from functools import cached_property
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,12 +27,12 @@ import numpy as np
 from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.tables import Table
 from proofmill.calls import runner
-from proofmill.calls.calls import Spent
+from proofmill.calls.calls import Asker, Spent
 from proofmill.calls.dialogues import Ask, Begin, Dialogue, first_requests, one_answer
 from proofmill.calls.model_requests import ModelOutput, Requests, build_prompt_request, build_request
 from proofmill.decontamination.embeddings import NONE, Cosines, batches, read_text, unpack
 from proofmill.decontamination.index import LOOKED_UP, MOST, Finding, Index, excerpt
-from proofmill.decontamination.nearest import Nearest, Words
+from proofmill.decontamination.nearest import Nearest
 from proofmill.engines.open_engine import asking_all
 from proofmill.graders import verdicts
 from proofmill.prompts import templates
@@ -69,9 +68,7 @@ def main(entry: Overlaps, job: Job) -> None:
     with ExitStack() as stack:
         askers = stack.enter_context(asking_all(job, models)) if models else {}
         if entry.embeds:
-            log(job.name, f"computes vectors with {entry.embedding}")
-            found = runner.results(_begin_vectors(entry, job), {models[0]: askers[models[0]]}, "batches")
-            vectors = _read_vectors(entry, job, found, spent, counts)
+            vectors = embed(entry, job, askers[entry.embedding], spent, counts)
         if entry.model:
             pairs = candidate_pairs(entry, job, vectors)
             answers = runner.results(_begin(entry, job, pairs), {entry.model: askers[entry.model]}, "pairs")
@@ -90,13 +87,13 @@ class Batch(NamedTuple):
     ids: list[str]
     statements: list[str]
     findings: list[Finding]
-    cosines: Iterator[np.ndarray]  # of each row to all statements of `against`
+    cosines: Iterator[np.ndarray | None]  # by row, those of its vectors to all statements of `against`; None: by words
 
 
 class Search:
     """An index of the statements of `against` by id, in which the rows of `problems` are looked up.
 
-    `vectors` has those of all statements of `against`, then those of all rows. Without it, words are compared.
+    `vectors` has those of all statements of `against`, then those of all rows.
     """
 
     def __init__(self, entry: Overlaps, job: Job, vectors: Iterator[np.ndarray] | None = None):
@@ -110,17 +107,13 @@ class Search:
     def _take(self, statements: list[str]) -> list[np.ndarray]:
         return [next(require(self._vectors)) if read_text(text) else NONE for text in statements]
 
-    @cached_property
-    def _words(self) -> Words:
-        return Words(self.index.statements)
-
     def batches(self) -> Iterator[Batch]:
         for name in self._entry.problems:
             progress = Progress(name, None)
             for ids, statements in _batches(self._job.parent(name), kept=True):
                 progress.add(len(ids))
                 findings = list(self.index.find(statements))
-                cosines = self._cosines.of(self._take(statements)) if self._cosines else self._words.of(statements)
+                cosines: Iterator[Any] = self._cosines.of(self._take(statements)) if self._cosines else repeat(None)
                 if self._cosines and not self._entry.model:
                     findings = sorted([*findings, *self._near(statements, cosines)], key=lambda match: match.row)
                 yield Batch(name, ids, statements, findings, cosines)
@@ -189,15 +182,16 @@ def candidate_pairs(entry: Overlaps, job: Job, vectors: Iterator[np.ndarray] | N
     """Return the pairs for the judge: the rows nearest to each statement of `against` that no other method matched."""
     search = Search(entry, job, vectors)
     index = search.index
-    nearest = Nearest(len(index.ids), entry.candidates, entry.candidate_similarity)
+    nearest = Nearest(index.statements, entry.candidates, entry.candidate_similarity)
     places = {match: place for place, match in enumerate(index.ids)}
     for batch in search.batches():
         matches: dict[int, set[int]] = {}
         for finding in batch.findings:
             matches.setdefault(finding.row, set()).add(places[finding.id])
-        for row, (id, text, cosine_B) in enumerate(zip(batch.ids, batch.statements, batch.cosines, strict=True)):
+        for row, (id, statement, cosine_B) in enumerate(zip(batch.ids, batch.statements, batch.cosines, strict=False)):
             own = places.get(f"{batch.table}#{id}")
-            nearest.see((batch.table, id), text, cosine_B, {*matches.get(row, ()), *([] if own is None else [own])})
+            apart = {*matches.get(row, ()), *([] if own is None else [own])}
+            nearest.see((batch.table, id), statement, apart, cosine_B)
     pairs: dict[frozenset[str], OverlapPair] = {}  # if a pair is found from both sides, the first
     for place, (match, statement) in enumerate(zip(index.ids, index.statements, strict=True)):
         against, _, other = match.partition("#")
@@ -276,10 +270,19 @@ def _begin_vectors(entry: Overlaps, job: Job) -> Begin:
     return dialogues
 
 
+def embed(entry: Overlaps, job: Job, asker: Asker, spent: Spent, counts: Counter[str]) -> Iterator[np.ndarray]:
+    """Compute the vectors of all statements, and return them in order, without those of empty statements.
+
+    Raises ServiceError while they are read if they are of several models.
+    """
+    log(job.name, f"computes vectors with {entry.embedding}")
+    results = runner.results(_begin_vectors(entry, job), {entry.embedding: asker}, "batches")
+    return _read_vectors(entry, job, results, spent, counts)
+
+
 def _read_vectors(
     entry: Overlaps, job: Job, results: Iterator[list[ModelOutput]], spent: Spent, counts: Counter[str]
 ) -> Iterator[np.ndarray]:
-    """Yield the vectors of each statement that is not empty. Raises ServiceError if they are of several models."""
     origins: set[str] = set()
     for answers in results:
         outputs = list(spent.count(answers))

@@ -3,23 +3,14 @@
 import math
 import random
 from collections import Counter
-from types import MappingProxyType
 
 import pytest
 
 from proofmill.decontamination.index import Index
-from proofmill.decontamination.nearest import Nearest, Words
+from proofmill.decontamination.nearest import Nearest
 from proofmill.text.statements import tokens
 
 ANNA = "Anna bakes 12 rye loaves for the market, and a heron steals 5 of them. How many loaves does Anna sell?"
-
-
-def near(benchmark, rows, most, least, apart=MappingProxyType({})):
-    """Return the nearest rows to each statement by their words; `rows` are texts by name."""
-    nearest = Nearest(len(benchmark), most, least)
-    for (name, text), cosine_B in zip(rows.items(), Words(benchmark).of(rows.values()), strict=True):
-        nearest.see((name,), text, cosine_B, apart.get(name, ()))
-    return [nearest.of(place) for place in range(len(benchmark))]
 
 
 def cosines(benchmark, row):
@@ -42,38 +33,41 @@ def test_nearest_rows_are_those_of_a_plain_computation():
     words = [f"word{letter}" for letter in "abcdefghijklmnopqrst"]
     texts = [" ".join(rng.choices(words, k=rng.randint(1, 12))) for _ in range(145)]
     benchmark, rows = texts[:25], texts[25:]
-    nearest = near(benchmark, {str(number): row for number, row in enumerate(rows)}, most=3, least=0.4)
+    index = Nearest(benchmark, most=3, least=0.4)
+    for number, row in enumerate(rows):
+        index.see((str(number),), row)
     all_cosines = [cosines(benchmark, row) for row in rows]
     for other in range(len(benchmark)):
-        close = [(round(mine[other], 9), -number) for number, mine in enumerate(all_cosines) if mine[other] >= 0.4]
-        expected = sorted(close, reverse=True)[:3]
-        found = nearest[other]
+        near = [(round(mine[other], 9), -number) for number, mine in enumerate(all_cosines) if mine[other] >= 0.4]
+        expected = sorted(near, reverse=True)[:3]
+        found = index.of(other)
         assert [round(one.cosine, 9) for one in found] == [cosine for cosine, _ in expected]
         assert all(all_cosines[int(one.row[0])][other] == pytest.approx(one.cosine) for one in found)
 
 
 def test_terms_of_a_formula_tell_more_than_the_words_around_it():
     """The same sum in other words is nearer than the same words about another sum of the same digits."""
-    benchmark = ["Prove that $7$ divides $2^3+4^5+1$.", "Prove that $7$ divides $4^3+5^2+1$."]
-    rows = {
-        "same words": "Prove that $7$ divides $5^3+2^4+1$.",
-        "same sum": "Show that $4^5+2^3+1$ is divisible by $7$.",
-    }
-    first, _ = near(benchmark, rows, most=2, least=0.0)
-    assert [one.row for one in first] == [("same sum",), ("same words",)]
+    index = Nearest(["Prove that $7$ divides $2^3+4^5+1$.", "Prove that $7$ divides $4^3+5^2+1$."], most=2, least=0.0)
+    index.see(("same words",), "Prove that $7$ divides $5^3+2^4+1$.")
+    index.see(("same sum",), "Show that $4^5+2^3+1$ is divisible by $7$.")
+    assert [one.row for one in index.of(0)] == [("same sum",), ("same words",)]
 
 
 def test_row_apart_leaves_its_place_to_the_next():
     """A statement excluded for a row does not keep it, and the row displaces no other."""
-    rows = {"copy": ANNA, "near": f"{ANNA} The heron eats rye."}
-    (nearest,) = near([ANNA], rows, most=1, least=0.1, apart={"copy": {0}})
-    assert [one.row for one in nearest] == [("near",)]
+    index = Nearest([ANNA], most=1, least=0.1)
+    index.see(("copy",), ANNA, {0})
+    index.see(("near",), f"{ANNA} The heron eats rye.")
+    assert [one.row for one in index.of(0)] == [("near",)]
 
 
 def test_empty_texts_are_near_to_nothing():
     """No statements, empty ones and empty rows have no neighbors, and raise no error."""
-    assert near([], {"a": ANNA}, 3, 0.0) == []
-    assert near(["", ANNA], {"empty": "", "other": "Unrelated."}, 3, 0.0) == [[], []]
+    Nearest([], 3, 0.0).see(("a",), ANNA)
+    index = Nearest(["", ANNA], most=3, least=0.0)
+    for text in ("", "Unrelated."):
+        index.see((text,), text)
+    assert index.of(0) == index.of(1) == []
 
 
 @pytest.mark.parametrize(

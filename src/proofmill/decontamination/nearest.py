@@ -1,18 +1,18 @@
-"""Find the rows nearest to each benchmark statement, for a judge to compare: by their words, or by vectors.
+"""Find the rows nearest to each benchmark statement, by their words or by vectors, for a judge to compare.
 
 From: weights by rarity and cosines (Salton and Buckley 1988); the nearest few rows of each benchmark statement go to a
 model, as in lm-sys's LLM decontaminator (Yang et al. 2023, arXiv 2311.04850), which embeds the texts.
 
 Differences from the original:
-1. By default texts are not embedded (embeddings.py does), so finding candidates needs no model. Words, numbers and short
-   pieces of formulas are weighted by their rarity among the benchmark statements.
+1. Words, numbers and short pieces of formulas are weighted by their rarity among the benchmark statements. Finding
+   candidates so needs no model. With the method `embedding`, vectors are compared instead (embeddings.py).
 2. Rows are streamed and only the nearest are kept, so the corpus need not fit in memory.
 """
 
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,10 +29,10 @@ class Near(NamedTuple):
     statement: str
 
 
-class Words:
-    """The weighted words of benchmark statements, which those of rows are compared with."""
+class Nearest:
+    """Keeps, per benchmark statement, the `most` nearest of the streamed rows with a cosine of at least `least`."""
 
-    def __init__(self, statements: Sequence[str]):
+    def __init__(self, statements: Sequence[str], most: int, least: float):
         counts = [_count_terms(text) for text in statements]
         holders = Counter(token for one in counts for token in one)
         self._rarity = {token: math.log(1 + len(counts) / number) for token, number in holders.items()}
@@ -45,35 +45,24 @@ class Words:
             token: (np.array([other for other, _ in some]), np.array([weight for _, weight in some]))
             for token, some in by_token.items()
         }
-        self._number = len(statements)
+        self._most, self._seen = most, 0
+        self._least_B = np.full(len(statements), max(least - 1e-9, 0.0))  # a cosine of 0 is never near
+        self._heaps: list[list[Near]] = [[] for _ in statements]
 
-    def of(self, rows: Iterable[str]) -> Iterator[np.ndarray]:
-        """Yield the cosines of each row to all statements."""
-        for statement in rows:
-            cosine_B = np.zeros(self._number)
+    def see(
+        self,
+        row: tuple[str, ...],
+        statement: str,
+        apart: Container[int] = (),
+        cosine_B: np.ndarray | None = None,
+    ) -> None:
+        """Compare a row with all benchmark statements except the positions in `apart`, by words if `cosine_B` is None."""
+        if cosine_B is None:
+            cosine_B = np.zeros(len(self._heaps))
             for token, weight in self._weights(_count_terms(statement)).items():
                 if token in self._places:
                     others, weights = self._places[token]
                     cosine_B[others] += weight * weights
-            yield cosine_B
-
-    def _weights(self, counts: Counter[str]) -> dict[str, float]:
-        """Return the weight of each token of a text; their squares add up to 1."""
-        weights = {token: number * self._rarity.get(token, self._unknown) for token, number in counts.items()}
-        norm = math.sqrt(sum(weight * weight for weight in weights.values()))
-        return {token: weight / norm for token, weight in weights.items()}
-
-
-class Nearest:
-    """Keeps, per benchmark statement, the `most` nearest of the streamed rows with a cosine of at least `least`."""
-
-    def __init__(self, statements: int, most: int, least: float):
-        self._most, self._seen = most, 0
-        self._least_B = np.full(statements, max(least - 1e-9, 0.0))  # a cosine of 0 is never near
-        self._heaps: list[list[Near]] = [[] for _ in range(statements)]
-
-    def see(self, row: tuple[str, ...], statement: str, cosine_B: np.ndarray, apart: Container[int] = ()) -> None:
-        """Take a row with its cosines to all benchmark statements, except those at the positions in `apart`."""
         for other in np.flatnonzero(cosine_B > self._least_B).tolist():
             if other not in apart:
                 heap = self._heaps[other]
@@ -87,6 +76,12 @@ class Nearest:
     def of(self, other: int) -> list[Near]:
         """Return the nearest rows of a benchmark statement, the nearest first."""
         return sorted(self._heaps[other], reverse=True)
+
+    def _weights(self, counts: Counter[str]) -> dict[str, float]:
+        """Return the weight of each token of a text; their squares add up to 1."""
+        weights = {token: number * self._rarity.get(token, self._unknown) for token, number in counts.items()}
+        norm = math.sqrt(sum(weight * weight for weight in weights.values()))
+        return {token: weight / norm for token, weight in weights.items()}
 
 
 def _count_terms(text: str) -> Counter[str]:
