@@ -353,9 +353,7 @@ class RunPlan:
 
     def _answers(self, name: str, model: str) -> tuple[pl.DataFrame, str]:
         """Return outputs for predictions: of the stage, else of its kind and model, else of the model in any stage."""
-        own = self._read_outputs(name)
-        if isinstance(entry := self.config.entries[name], Overlaps):  # vectors have no tokens of output
-            own = own.filter((pl.col("tokens") == 0) == (model == entry.embedding))
+        own = self._read_outputs(name, model)
         if own.height > 1:
             return own, f"predicted from its {own.height:,} outputs"
         for kind, what in ((kind_of(name), f"other {kind_of(name)} of {model}"), ("", f"other calls of {model}")):
@@ -369,11 +367,13 @@ class RunPlan:
             else f"no outputs yet, and no `expected-tokens` in {model}",
         )
 
-    def _read_outputs(self, name: str) -> pl.DataFrame:
-        """Return the outputs in an artifact's journal. Each journal is read once."""
+    def _read_outputs(self, name: str, model: str) -> pl.DataFrame:
+        """Return the outputs in an artifact's journal. Each journal is read once. Vectors have no tokens of output."""
         if name not in self._journals:
             self._journals[name] = read_outputs(Table(name, self.results).calls)
-        return self._journals[name]
+        outputs, entry = self._journals[name], self.config.entries[name]
+        vectors = isinstance(entry, Overlaps) and model == entry.embedding
+        return outputs.filter((pl.col("tokens") == 0) == vectors) if isinstance(entry, Overlaps) else outputs
 
     def _pool_outputs(self, model: str, kind: str, none: pl.DataFrame) -> pl.DataFrame:
         """Return the outputs of a model in all artifacts of a kind; of all kinds if it is empty."""
@@ -383,7 +383,7 @@ class RunPlan:
                 if KINDS[kind_of(name)].calls_models and kind in (kind_of(name), "") and model in self.models(name)
             ]  # fmt: skip
             stored = [name for name in users if Table(name, self.results).calls.exists()]
-            self._pools[model, kind] = pl.concat([none, *map(self._read_outputs, stored)])
+            self._pools[model, kind] = pl.concat([none, *(self._read_outputs(each, model) for each in stored)])
         return self._pools[model, kind]
 
 
