@@ -233,12 +233,9 @@ class RunPlan:
         """Set the maximum of calls until a rule ends, without cached ones, and say how many to expect."""
         stage.exact, stage.rows, stage.at_most = False, self.rows_of(stage.name), True
         stage.shows = [sequential.forecast(entry)]
-        if stage.rows is None:
-            self._add(stage, entry.model, None)
-            return
         stage.cached = read_outputs(Table(stage.name, self.results).calls).height
         for model in models:
-            self._add(stage, model, max(0, stage.rows - stage.cached // len(models)))
+            self._add(stage, model, None if stage.rows is None else max(0, stage.rows - stage.cached // len(models)))
 
     def _further_models(self, entry: Any) -> Iterator[tuple[str, int]]:
         """Yield the models that a training calls in addition to its reward grader, with the number of calls."""
