@@ -329,9 +329,9 @@ def main() -> None:
     parser.add_argument("--only", choices=sets, help="one of the sets (default: all)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        for name, measure in sets.items():
+        for name, evaluation in sets.items():
             if options.only in (None, name):
-                measure((options.results or Path(temporary)) / name, options)
+                evaluation((options.results or Path(temporary)) / name, options)
 
 
 if __name__ == "__main__":
