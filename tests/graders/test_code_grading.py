@@ -11,6 +11,7 @@ from proofmill.graders.program_graders import PROGRAMS
 from proofmill.graders.submissions import Submission
 from proofmill.sandbox import jails
 from proofmill.sandbox.asserts import SandboxCheck
+from proofmill.schema.errors import SandboxError
 from proofmill.schema.reasons import Reason
 from proofmill.selfplay_tasks.tasks import Task
 from proofmill.sources.loaders import SOURCES
@@ -198,8 +199,11 @@ def test_tests_are_tried_when_their_table_is_made(answer, found):
 
 def test_tests_are_stated_on_a_machine_without_a_sandbox(monkeypatch):
     """A checker is not tried if no program can be isolated; what needs no run is found."""
-    monkeypatch.setattr(jails, "KINDS", ())
-    jails.plan.cache_clear()
+
+    def plan():
+        raise SandboxError("sandbox: programs cannot be isolated on this machine")
+
+    monkeypatch.setattr(jails, "plan", plan)
     answer = [{"input": "1", "output": "2", "checker": "def check(*a): return False"}]
     assert state_tests(json.dumps(answer)) == json.dumps(answer)
     with pytest.raises(ValueError, match="defines no function"):

@@ -21,7 +21,7 @@ from typing import Any
 
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
-from proofmill.sandbox import values
+from proofmill.sandbox import jails, values
 from proofmill.sandbox.asserts import Checked, Checks, SandboxCheck
 from proofmill.sandbox.cases import cases_of, state_tolerance
 from proofmill.sandbox.checkers import find_fault
@@ -95,17 +95,22 @@ def state_tests(answer: str) -> str:
     """
     tests, executor = read_tests(answer), Executor(SECONDS, MEGABYTES, 1, values.LONGEST)
     fault: Task | str = ""
-    with suppress(SandboxError):
-        match tests:
-            case Task() if not all(map(values.is_plain, tests.outputs or (tests.output,))):
-                with executor:
-                    fault = check_soundness([tests], executor)[tests]
-            case str() if any(case.checker and case.has_reference for case in cases_of(tests)):
-                with executor:
-                    fault = find_fault(cases_of(tests), executor)
+    match tests:
+        case Task() if not all(map(values.is_plain, tests.outputs or (tests.output,))) and _can_isolate():
+            with executor:
+                fault = check_soundness([tests], executor)[tests]
+        case str() if any(case.checker and case.has_reference for case in cases_of(tests)) and _can_isolate():
+            with executor:
+                fault = find_fault(cases_of(tests), executor)
     if isinstance(fault, str) and fault:
         raise ValueError(f"tests: {fault}. Fix the answer of the problem.")
     return state_tolerance(answer) if isinstance(tests, str) else answer
+
+
+def _can_isolate() -> bool:
+    with suppress(SandboxError):
+        return bool(jails.plan())
+    return False
 
 
 class Code:
