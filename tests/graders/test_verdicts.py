@@ -1,13 +1,18 @@
 """The forms of verdicts, by the name in a prompt's header; other texts are no verdicts."""
 
+import json
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
 from proofmill.calls.model_requests import ModelOutput
 from proofmill.graders.escalation import wants
-from proofmill.graders.verdicts import FORMS, read
+from proofmill.graders.verdicts import FORMS, SHOWN, read
 from proofmill.prompts import templates
 from proofmill.prompts.templates import VERDICT_FORMS
 from proofmill.schema.entries.declared import Grader
+from proofmill.text.reasoning import final_part
 
 SCALES = {
     "points": [0, 1, 2, 3, 4, 5, 6, 7],
@@ -305,3 +310,22 @@ def test_scale_that_a_form_cannot_say_is_refused(tmp_path, reads, scale, expecte
 def test_judge_of_final_answers_is_told_by_what_its_prompt_compares(prompt, expected):
     """The judge's prompt also decides which prompt its attempts are written for."""
     assert wants("grader/g", None, {"grader/g": Grader(["api/a"], prompt)}) == expected
+
+
+READ_BY = {"points": ("points", "score", "boxed"), "equality": ("correct", "judgement", "words", "points", "boxed")}
+
+
+def test_no_reply_of_any_style_is_misread():
+    """140 replies in seven styles, also those that no prompt here requests: every form reads the truth or nothing."""
+    lines = (Path(__file__).parent / "verdict_texts.jsonl").read_text(encoding="utf-8").splitlines()
+    misread, unread = [], Counter()
+    for reply in map(json.loads, lines):
+        text = SHOWN.split(final_part(reply["text"], None))[-1]
+        found = {form: FORMS[form](text, reply["max_points"]) for form in READ_BY[reply["kind"]]}
+        if reply["max_points"] == 1 and found.get("words"):
+            found["words"] = 1 if found["words"] == 7 else None
+        grades = {grade for grade in found.values() if grade is not None}
+        misread += [reply["text"]] if grades - {reply["truth"]} else []
+        unread[reply["style"]] += not grades and reply["truth"] is not None
+    assert len(lines) == 140 and misread == []
+    assert unread["b"] <= 3
