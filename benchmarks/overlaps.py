@@ -210,7 +210,9 @@ def candidates(folder: Path, **entry) -> set[tuple[int, int]]:
         pairs = overlaps.candidate_pairs(chosen, job)
     else:
         with asking(job, MINILM) as asker:
-            pairs = overlaps.candidate_pairs(chosen, job, overlaps.embed(chosen, job, asker, Spent(), Counter()))
+            pairs = overlaps.candidate_pairs(
+                chosen, job, overlaps.compute_vectors(chosen, job, asker, Spent(), Counter())
+            )
     return {(int(pair.problem), int(pair.other)) for pair in pairs}
 
 

@@ -68,7 +68,7 @@ def main(entry: Overlaps, job: Job) -> None:
     with ExitStack() as stack:
         askers = stack.enter_context(asking_all(job, models)) if models else {}
         if entry.embeds:
-            vectors = embed(entry, job, askers[entry.embedding], spent, counts)
+            vectors = compute_vectors(entry, job, askers[entry.embedding], spent, counts)
         if entry.model:
             pairs = candidate_pairs(entry, job, vectors)
             answers = runner.results(_begin(entry, job, pairs), {entry.model: askers[entry.model]}, "pairs")
@@ -270,7 +270,9 @@ def _begin_vectors(entry: Overlaps, job: Job) -> Begin:
     return dialogues
 
 
-def embed(entry: Overlaps, job: Job, asker: Asker, spent: Spent, counts: Counter[str]) -> Iterator[np.ndarray]:
+def compute_vectors(
+    entry: Overlaps, job: Job, asker: Asker, spent: Spent, counts: Counter[str]
+) -> Iterator[np.ndarray]:
     """Compute the vectors of all statements, and return them in order, without those of empty statements.
 
     Raises ServiceError while they are read if they are of several models.

@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 
 from mill import REFEREE
+from proofmill.artifacts.maintenance.invalidation import invalidate
 from proofmill.artifacts.tables import Table
 from proofmill.calls.model_requests import ModelRequest
 from proofmill.decontamination.embeddings import unpack
@@ -230,12 +231,20 @@ def test_judge_decides_about_the_nearest_vectors(mill, tmp_path, monkeypatch):
         near = [[1.0, 0.1 * ("remainder" in text)] if "2^3" in text else [0.0, 1.0] for text in request["input"]]
         return 200, with_vectors(*near), {}
 
-    with vector_server(monkeypatch, reply):
-        entries = tables(tmp_path, train=JUDGED, bench=bench) | {"api/vectors": API, "api/referee": REFEREE}
+    entries = tables(tmp_path, train=JUDGED, bench=bench) | {"api/vectors": API, "api/referee": REFEREE}
+    with vector_server(monkeypatch, reply) as served:
         table = overlaps_of(mill, entries, **ENTRY | entry)
     (row,) = table.rows()
     assert (row["problem"], row["method"], row["reason"]) == ("reworded", "judge", "ok") and row["similarity"] > 0.9
     assert table.stamp["counts"] == {"rows": 2, "judged": 1, "judge": 1}
+    pair = {"problems": ["problems/train"], "against": ["problems/bench"]}
+    config = mill(
+        {**entries, "overlaps/o": {**pair, **ENTRY, "methods": entry["methods"], "model": "api/referee"}}
+    ).config
+    assert invalidate(config, table, ["method=judge"]).rows == 1
+    stage = RunPlan(config, "overlaps/o", table.results).stages["overlaps/o"]
+    assert stage.at_most and (stage.cached, stage.calls) == (len(served.requests), 5)
+    assert "no outputs yet" in stage.learned  # those of the vectors say nothing about a judge
 
 
 def test_preflight_asks_for_a_vector(mill, tmp_path, monkeypatch):
