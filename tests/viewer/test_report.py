@@ -10,7 +10,7 @@ import yaml
 from mill import REFEREE, SMALL, Mill
 from proofmill import __main__ as command
 from proofmill.config.config import expand
-from proofmill.metrics.page import _cell
+from proofmill.metrics.page import format_cell
 from proofmill.schema.errors import SettingError
 from proofmill.viewer import report
 
@@ -50,7 +50,7 @@ def test_report_has_every_score(made):
     rows = [row for row in made.table("scores/grades").rows() if row["model"] and row["slice"] == "all"]
     assert len(rows) == 4
     for row in rows:
-        assert _cell(row) in shown, row
+        assert format_cell(row) in shown, row
 
 
 def test_rows_times_and_drops_are_those_of_the_tables(made):

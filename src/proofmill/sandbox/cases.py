@@ -88,13 +88,16 @@ def cases_of(answer: str) -> tuple[Case, ...]:
     """Parse the tests in a problem's answer. Raises ValueError with a message that names the fault."""
     try:
         rows = json.loads(answer)
-        options = {**rows} if isinstance(rows, dict) else {"tests": rows}
-        tests = options.pop("tests", None)
-        if not isinstance(tests, list) or not tests:
-            raise _wrong(f"`{answer[:60]}` is not a list of at least one test")
-        return tuple(_case(row, options, f"test {n}") for n, row in enumerate(tests, 1))
-    except json.JSONDecodeError:
+    except ValueError:  # also of an integer with over 4,300 digits
         raise _wrong(f"`{answer[:60]}` is not JSON") from None
+    except RecursionError:
+        raise _wrong(f"`{answer[:60]}` is nested too deeply") from None
+    options = {**rows} if isinstance(rows, dict) else {"tests": rows}
+    tests = options.pop("tests", None)
+    if not isinstance(tests, list) or not tests:
+        raise _wrong(f"`{answer[:60]}` is not a list of at least one test")
+    try:
+        return tuple(_case(row, options, f"test {n}") for n, row in enumerate(tests, 1))
     except RecursionError:
         raise _wrong(f"`{answer[:60]}` is nested too deeply") from None
 
