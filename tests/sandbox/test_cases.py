@@ -1,6 +1,7 @@
 """Cases of a problem: which answers are tests, and which outputs and values are equal."""
 
 import json
+import random
 
 import pytest
 from hypothesis import given
@@ -73,6 +74,32 @@ def test_cases_nested_nearly_too_deeply_are_refused():
     for depth in range(900, 1000):
         with pytest.raises(ValueError, match=r"^tests: "):
             cases_of(f'[{{"call": "f()", "other": {"[" * depth}{"]" * depth}}}]')
+
+
+PARTS = [
+    *(None, True, -1, 1e400, 10**400, 1.5, "", " ", "f(1)", "f(", "hello", "\ud800", "\0", "deque([1])", "P(x=1) == f(1)"),
+    *([], {}, [1], "0x" + "f" * 4000, "(" * 500, "f(*[1])", "f(x=1)", "leetcode", "def check(*a): return True"),
+]  # fmt: skip
+FIELDS = ("input", "output", "call", "result", "absolute", "relative", "setup", "megabytes", "checker", "tests", "x")
+
+
+def test_answers_of_any_parts_are_tests_or_raise_value_error():
+    """Of 5,000 random answers each is refused with the message, or has tests whose tolerance can be stated."""
+    draw, read = random.Random(1), 0
+    for _ in range(5_000):
+        row = {name: draw.choice(PARTS) for name in draw.sample(FIELDS, draw.randint(1, 4))}
+        test = {**{name: draw.choice(PARTS) for name in draw.choice([FIELDS[:2], FIELDS[2:4]])}, **row}
+        answer = json.dumps(
+            draw.choice([row, [row], [test], [test, test], {"tests": [test]}, {"tests": [test], **row}])
+        )
+        try:
+            cases = cases_of(answer)
+        except ValueError as error:
+            assert str(error).startswith("tests: "), answer
+            continue
+        assert cases_of(state_tolerance(answer)) == cases
+        read += 1
+    assert read > 50
 
 
 def test_question_depends_on_the_call_alone():

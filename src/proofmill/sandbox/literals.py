@@ -41,7 +41,7 @@ def _of_dates(kind, write):
 
 _DATES = (_datetime, datetime.date, datetime.time, datetime.timedelta)
 ATOMS: dict = {  # a kind comes before those that it is derived from
-    **{kind: kind.__repr__ for kind in (bool, int, str, bytes, type(None), range)},
+    **{kind: kind.__repr__ for kind in (bool, int, str, bytes, type(None), range, datetime.timezone)},
     float: _float,
     complex: _complex,
     bytearray: lambda value: f"bytearray({_bytes(value)!r})",

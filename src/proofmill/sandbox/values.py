@@ -191,7 +191,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     **{f"{kind}{bits}": int for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
     **dict.fromkeys(("float16", "float32", "float64"), float),
     "complex128": complex,
-    "str_": str,
+    "str_": "".__add__,
     "array": _array,
     "bytearray": lambda data: bytearray(memoryview(data)),
     "Decimal": _decimal,
