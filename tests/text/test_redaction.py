@@ -20,8 +20,8 @@ def test_each_part_of_a_secret_is_hidden_wherever_it_stands():
     assert hide(f"see {SECRET[:11]} there") == f"see {SECRET[:11]} there"
 
 
-def test_million_characters_without_a_blank_take_milliseconds():
-    """A long run costs linear time: 1 MB takes less than 50 ms, the best of five on a busy machine."""
+def test_time_for_a_text_without_a_blank_is_linear():
+    """Ten times as many characters cost about ten times as much, not a hundred times: each the best of five."""
     hide, rng = Redaction([SECRET, "another-secret-of-forty-characters-000000"]), random.Random(0)
     text = "".join(rng.choices(string.ascii_letters + string.digits, k=1_000_000))
 
@@ -30,7 +30,7 @@ def test_million_characters_without_a_blank_take_milliseconds():
         assert hide(what) == what
         return time.process_time() - start
 
-    assert min(seconds(text) for _ in range(5)) < 0.05
+    assert min(seconds(text) for _ in range(5)) < 40 * min(seconds(text[:100_000]) for _ in range(5))
     assert hide(text + SECRET[:20]) == HIDDEN
 
 

@@ -233,7 +233,7 @@ def _requeue_at_walltime(table: Table) -> Iterator[threading.Event]:
 
     A job without progress would never end. When the body exits, its results are saved and its lock is released.
     """
-    began, advanced = time.time(), threading.Event()
+    before, advanced = _list_outputs(table), threading.Event()
     try:
         yield advanced
     except SystemExit as end:
@@ -244,7 +244,7 @@ def _requeue_at_walltime(table: Table) -> Iterator[threading.Event]:
             raise
         signals.ignore()  # those of a launcher, and of SLURM at a requeue
         print(end.code, file=sys.stderr, flush=True)
-        if not advanced.is_set() and not _wrote(table, began):
+        if not advanced.is_set() and _list_outputs(table) == before:
             learns = KINDS[table.kind].trains
             sys.exit(
                 f"{table.name}: saved no progress within the walltime of SLURM job {slurm.job()}; expected "
@@ -259,15 +259,18 @@ def _requeue_at_walltime(table: Table) -> Iterator[threading.Event]:
         sys.exit(1)
 
 
-def _wrote(table: Table, began: float) -> bool:
-    """Return whether model outputs or the table were written since `began`.
+def _list_outputs(table: Table) -> dict[Path, tuple[int, int]]:
+    """Return time and size of the table and of the files of its model outputs; what changes them is progress.
 
     Outputs of a training's judges do not count: without a checkpoint it may sample other rollouts and repeat the calls.
-    Logs and unfinished files are not progress.
+    Logs and unfinished files are not progress. No clock decides: a file system's lags behind that of a node.
     """
     answers = [] if KINDS[table.kind].trains else table.calls.rglob("*")
-    files = [*(path for path in answers if path.suffix in (".jsonl", ".parquet")), table.path]
-    return any(path.exists() and path.stat().st_mtime >= began for path in files)
+    outputs = {}
+    for path in [*(path for path in answers if path.suffix in (".jsonl", ".parquet")), table.path]:
+        with suppress(FileNotFoundError):
+            outputs[path] = (path.stat().st_mtime_ns, path.stat().st_size)
+    return outputs
 
 
 def make(
