@@ -4,12 +4,13 @@
 
 Comparisons: each pair of models with the same seed, benchmark and sampling in the measurements of `benchmarks/seeds.py`. The
 difference of a problem is that of the models' mean grades, as a share of the points. Problems arrive in random orders,
-and after each one the rule may decide (estimation/sequential.py, error 0.05).
+and the rule may decide where a stage looks (estimation/stopping.py, error 0.05): after 16, 20, 25, ... problems.
 
 - *null*: in each order, each problem's difference gets a random sign, so the models are equal. Every decision is a false
-  alarm. The same for looking at the usual 95 % interval after each problem from the tenth on.
+  alarm. The same for looks after each problem, and for the usual 95 % interval after each problem from the tenth on.
 - *needed*: the median share of the problems until the decision, by size of the difference; a comparison that stays
-  undecided needs all. *wrong*: decisions against the sign of all problems together.
+  undecided needs all. *wrong*: decisions against the sign of all problems together. *missed*: decisions whose interval does
+  not contain the difference of all problems, and the same for the usual 95 % interval at the same stop.
 
 Pass rates: attempts at a problem with a known chance, until a band is decided, exactly (`expect_attempts`).
 """
@@ -23,7 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
-from proofmill.estimation.sequential import BETS, Band, expect_attempts
+from proofmill.estimation.sequential import BETS, Band, expect_attempts, interval, looks
+from proofmill.estimation.stopping import PROBLEMS
 
 FOLDER = Path(__file__).parents[1] / "docs" / "measurements"
 ERROR = 0.05
@@ -48,15 +50,16 @@ def comparisons(folder: Path) -> list[np.ndarray]:
     return [one - other for some in pairs for one, other in some if not np.isnan(one - other).any()]
 
 
-def first_decisions(orders: np.ndarray) -> np.ndarray:
-    """Return, for each row of differences, after how many problems a sign is decided, negative for a negative one; 0 for none."""
+def first_decisions(orders: np.ndarray, at: list[int]) -> np.ndarray:
+    """Return, for each row of differences, after how many problems of `at` a sign is decided, negative for a negative one; 0 for none."""
     bets = ((np.arange(BETS) + 0.5) / BETS)[:, None, None]
     decided = np.zeros(len(orders), dtype=int)
     for sign in (1, -1):
         capitals = np.cumsum(np.log1p(bets * sign * orders), axis=2)
         peak = capitals.max(axis=0)
         evidence = peak + np.log(np.exp(capitals - peak).mean(axis=0))
-        crossed = evidence >= math.log(2 / ERROR)
+        crossed = np.zeros(orders.shape, dtype=bool)
+        crossed[:, np.array(at) - 1] = (evidence >= math.log(2 / ERROR))[:, np.array(at) - 1]
         first = np.where(crossed.any(axis=1), crossed.argmax(axis=1) + 1, 0)
         decided = np.where((first > 0) & ((decided == 0) | (first < abs(decided))), sign * first, decided)
     return decided
@@ -71,6 +74,16 @@ def peeking(orders: np.ndarray) -> np.ndarray:
     return outside[:, 9:].any(axis=1)
 
 
+def misses(orders: np.ndarray, decided: np.ndarray) -> np.ndarray:
+    """Return for each order whether the interval at its end misses the mean of all problems: ours, and the usual one."""
+    rows = []
+    for differences, number in zip(orders, abs(decided), strict=True):
+        some, mean = differences[:number], differences.mean()
+        low, high = (2 * end - 1 for end in interval((some + 1) / 2, ERROR))
+        rows.append((not low <= mean <= high, abs(some.mean() - mean) > 1.96 * some.std(ddof=1) / math.sqrt(number)))
+    return np.array(rows).reshape(-1, 2)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--orders", type=int, default=10_000)
@@ -80,21 +93,30 @@ def main() -> None:
     found = comparisons(options.folder)
     each = -(-options.orders // len(found))
     rows: dict[float, list[tuple]] = defaultdict(list)
-    alarms = looks = 0
+    alarms = each_problem = peeks = 0
+    missed = []
     for differences in found:
         size = abs(differences.mean())
         orders = np.array([chance.permutation(differences) for _ in range(each)])
         null = orders * chance.choice((-1, 1), size=orders.shape)
-        alarms += int((first_decisions(null) != 0).sum())
-        looks += int(peeking(null).sum())
-        decided = first_decisions(orders)
+        at = list(looks(len(differences), PROBLEMS))
+        alarms += int((first_decisions(null, at) != 0).sum())
+        each_problem += int((first_decisions(null, list(range(1, len(differences) + 1))) != 0).sum())
+        peeks += int(peeking(null).sum())
+        decided = first_decisions(orders, at)
+        missed.append(misses(orders[decided != 0], decided[decided != 0]))
         needed = np.where(decided == 0, len(differences), abs(decided)) / len(differences)
         wrong = (decided != 0) & (np.sign(decided) != np.sign(differences.mean()))
         rows[next(end for end in SIZES if size <= end)].append((needed, decided != 0, wrong))
     total = each * len(found)
     print(f"{len(found)} comparisons, {total:,} orders\n")
     print(
-        f"false alarms under the null: {alarms / total:.1%}; of the usual interval at every look: {looks / total:.1%}\n"
+        f"false alarms under the null: {alarms / total:.1%}; with looks after each problem {each_problem / total:.1%}; "
+        f"of the usual interval at every look {peeks / total:.1%}\n"
+    )
+    ours, usual = np.concatenate(missed).mean(axis=0)
+    print(
+        f"intervals at a decision that miss the difference of all problems: {ours:.1%}; usual intervals: {usual:.1%}\n"
     )
     print(
         "| difference, share of the points | comparisons | decided | problems needed (median) | wrong |\n|---|---|---|---|---|"

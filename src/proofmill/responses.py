@@ -13,21 +13,23 @@ Differences from other samplers:
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import polars as pl
 
 from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import ById
+from proofmill.artifacts.tables import Table
 from proofmill.calls import runner
 from proofmill.calls.calls import Spent
 from proofmill.calls.dialogues import Ask, Begin, Dialogue, first_requests, together
-from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests, build_request, options_of
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests, build_request, options_of, why_none
 from proofmill.config.entry_values import entry_from
 from proofmill.engines import open_engine
-from proofmill.estimation import sequential
+from proofmill.estimation import sequential, stopping
 from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.submissions import OF_PROBLEM, Submission
 from proofmill.graders.verdicts import Verdict
@@ -45,7 +47,7 @@ from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import TRANSIENT, Reason, StopReason
 from proofmill.sources.loaders import SOURCES
 from proofmill.text import statements
-from proofmill.text.reasoning import CLOSE, OPEN, final_part
+from proofmill.text.reasoning import final_part
 
 
 def requests(entry: Responses, job: Job) -> dict[str, Requests]:
@@ -53,7 +55,7 @@ def requests(entry: Responses, job: Job) -> dict[str, Requests]:
     if entry.scaffold is not None:
         return first_requests(_plays(entry, job))
     if entry.until is not None:
-        return first_requests(_tries(entry, job, _grader(entry, job)))
+        return first_requests(_tries(entry, job, _grader(entry, job), _problems(entry, job)))
     return {} if entry.taken else {entry.model: _requests(entry, job)}
 
 
@@ -104,8 +106,9 @@ def main(entry: Responses, job: Job) -> None:
     if entry.scaffold is not None:
         _play(entry, job)
         return
+    ended: list[str] = []
     if entry.until is not None:
-        asked = _try(entry, job, counts, spent)
+        asked = _try(entry, job, counts, spent, ended)
     else:
         to_ask = _requests(entry, job)
         with open_engine.asking(job, entry.model) as ask:
@@ -136,9 +139,10 @@ def main(entry: Responses, job: Job) -> None:
             }
         noticed.extend(notices.sentences())
 
-    job.finish(rows(), counts, spent=spent, engine=engine, notices=noticed)
-    if noticed:
-        log(job.name, ". ".join(noticed))
+    facts: dict[str, Any] = {"ended": ended} if entry.until else {}
+    job.finish(rows(), counts, spent=spent, engine=engine, notices=noticed, **facts)
+    if sentences := [*ended, *noticed]:
+        log(job.name, ". ".join(sentences))
 
 
 # ----------------------------------------------------------------------------------------------------- until it is known
@@ -148,42 +152,70 @@ def _grader(entry: Responses, job: Job) -> SubmissionGrader:
     return SubmissionGrader(require(entry.grader), entry.grader_prompt, job.declared, schemes=entry.schemes is not None)
 
 
+def _problems(entry: Responses, job: Job) -> Any:
+    return job.parent(entry.problems).rows("problem", *OF_PROBLEM)
+
+
 def _try(
-    entry: Responses, job: Job, counts: Counter[str], spent: Spent
+    entry: Responses, job: Job, counts: Counter[str], spent: Spent, ended: list[str]
 ) -> Iterator[tuple[tuple[str, ModelRequest], ModelOutput]]:
-    """Ask until the rule of the entry ends. Yield the attempts in order, and count where the pass rates are."""
+    """Ask until the rule of the entry ends. Yield the attempts, count what is known, and add to `ended` how it ended.
+
+    A shard makes no calls for a rule over problems: it would not know what the others have found.
+    """
+    problems, shares, counted = _problems(entry, job), dict[str, float](), Counter[str]()
+    rule = stopping.rule_of(entry, lambda name: _read_shares(job.parent(name)))
+    groups = [] if job.shard and rule else stopping.groups_of(entry, problems)
     with open_engine.asking_for(job, grader := _grader(entry, job), further=[entry.model]) as askers:
-        tries = _tries(entry, job, grader)
-        results = runner.results(tries, askers, "problems", grader.programs)
-        for (problem, _), (asked, verdicts, decision) in zip(tries(), results, strict=True):
-            counts[f"pass rate {decision or 'not known'}"] += 1
-            for verdict in verdicts:
-                spent.of_verdict(verdict)
-            requests, answers = zip(*asked, strict=True)
-            yield from zip(((problem, request) for request in requests), spent.count(answers), strict=True)
+        for group in groups:
+            tries = _tries(entry, job, grader, group)
+            results = runner.results(tries, askers, "problems", grader.programs)
+            for (problem, _), (asked, verdicts, decision) in zip(tries(), results, strict=True):
+                if rule is None:
+                    counts[f"pass rate {decision or 'not known'}"] += 1
+                for verdict in verdicts:
+                    spent.of_verdict(verdict)
+                if scored := _list_shares(verdicts):
+                    shares[problem] = fmean(scored)
+                counted.update(calls=len(asked), problems=1)
+                requests, answers = zip(*asked, strict=True)
+                yield from zip(((problem, request) for request in requests), spent.count(answers), strict=True)
+            if rule and rule.end(shares):
+                break
+    why = f": {rule.end(shares) or 'the rule did not end'}" if rule else ""
+    of = f"{counted['calls']:,} of at most {len(problems) * entry.attempts:,} attempts"
+    ended.append(f"{of}, at {counted['problems']:,} of {len(problems):,} problems{why}")
 
 
-def _tries(entry: Responses, job: Job, grader: SubmissionGrader) -> Begin:
-    """Return a dialogue for each problem: some attempts, their grades, and more attempts until the rule ends."""
-    problems = job.parent(entry.problems).rows("problem", *OF_PROBLEM)
+def _read_shares(graded: Table) -> dict[str, float]:
+    """Return the mean share of the points by problem of a table of grades."""
+    scored = graded.scan().select("problem", share=pl.col("grade") / pl.col("max_points")).drop_nulls()
+    return dict(scored.group_by("problem").mean().collect().iter_rows())
+
+
+def _list_shares(verdicts: Sequence[Verdict]) -> list[float]:
+    return [verdict.grade / verdict.max_points for verdict in verdicts if verdict.grade is not None]
+
+
+def _tries(entry: Responses, job: Job, grader: SubmissionGrader, problems: Sequence[dict]) -> Begin:
+    """Return a dialogue for each problem: some attempts, their grades, and more attempts until a pass rate is known."""
     schemes = ById(job.parent(entry.schemes), "problem", "scheme", "dropped") if entry.schemes else {}
     prompt, player = templates.prompt(require(entry.prompt)), _player(entry, job, entry.model)
     system = (("system", templates.plain(entry.system)),) if entry.system else ()
-    band = sequential.band_of(entry)
+    band = stopping.band_of(entry)
 
     def attempts(problem: dict) -> Dialogue:
         talk = (*system, ("user", prompt.render({"statement": problem["statement"]})))
         scheme, decision = schemes.get(problem["problem"]), None
         asked: list[tuple[ModelRequest, ModelOutput]] = []
         verdicts: list[Verdict] = []
-        for number in sequential.looks(entry.attempts):
+        for number in sequential.looks(entry.attempts) if band else [entry.attempts]:
             requests = [player.request(talk, attempt) for attempt in range(len(asked), number)]
             answers = yield [Ask(entry.model, request) for request in requests]
             asked += zip(requests, answers, strict=True)
             submitted = [_submit(entry, problem, scheme, answer) for answer in answers]
             verdicts += yield from together([grader.dialogue(submission) for submission in submitted])
-            scored = [verdict.grade / verdict.max_points for verdict in verdicts if verdict.grade is not None]
-            if decision := band.decide(scored):
+            if band and (decision := band.decide(_list_shares(verdicts))):
                 break
         return asked, verdicts, decision
 
@@ -280,16 +312,6 @@ def _of_play(problem: str, attempt: int, asked: str, end: Played) -> dict:
         "steps": steps,
         "answer_step": end.answer_step,
     }
-
-
-def why_none(answer: ModelOutput) -> str:
-    """Return the reason of a server's output; reasoning that ended without a text may have been truncated by the server."""
-    if answer.reason != Reason.OK or answer.stop_reason != StopReason.END:
-        return answer.reason
-    if not answer.text.strip():
-        return Reason.REASONING_ONLY if answer.reasoning else Reason.NO_OUTPUT
-    unclosed = answer.text.lstrip().startswith(OPEN) and CLOSE not in answer.text
-    return Reason.REASONING_ONLY if unclosed and answer.reasoning is None else answer.reason
 
 
 # --------------------------------------------------------------------------------------------------- existing attempts

@@ -25,6 +25,7 @@ from typing import Any
 from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import ById
 from proofmill.artifacts.joins import attempts as joined
+from proofmill.estimation.stopping import name_rule
 from proofmill.graders.judges import MERGES
 from proofmill.metrics import averages, budgets, claims, published, text_lengths
 from proofmill.metrics import page as pages
@@ -92,12 +93,22 @@ def score_groups(groups: Mapping[Cell, Rows], entry: Scores) -> tuple[list[dict]
     return measured + compared, claims.settle(groups, compared, entry)
 
 
+# What a rule over problems, and one at each problem, means for the numbers.
+EFFECTS = (
+    "a rule ended the calls, so intervals and p hold at any number of problems, and other metrics have none",
+    "a rule ended the attempts at each problem, so their mean is no estimate of its pass rate and has no interval",
+)
+
+
 def _of_calls(entry: Scores, job: Job) -> Iterator[str]:
-    """Yield the notices about the calls that the scores depend on: those for the responses, and those for the grades."""
+    """Yield the notices about the calls for the responses and the grades: what was odd, and what a rule ended."""
     for name in dict.fromkeys(
         [*(job.parent(each).stamp["entry"]["responses"] for each in entry.grades), *entry.grades]
     ):
-        yield from (f"{name}: {sentence}" for sentence in job.parent(name).stamp.get("calls_noticed") or ())
+        stamp = job.parent(name).stamp
+        yield from (f"{name}: {sentence}" for sentence in stamp.get("calls_noticed") or ())
+        rule = name_rule(stamp["entry"].get("until"))
+        yield from (f"{name}: {sentence}; {EFFECTS[rule == 'pass-rate']}" for sentence in stamp.get("ended") or ())
 
 
 def _where(group: Cell) -> str:
@@ -151,6 +162,7 @@ def _read_known(
         "loader": _loader(job, sampled["problems"]),
         "max_tokens": None if sampled["model"] in GIVEN_RESPONSES or sampled["rollouts"] else sampled["max_tokens"],
         "reads": job.parent(grades).stamp.get("reads"),
+        "until": name_rule(sampled["until"]),
     }
     for row in _attempts(job, grades, responses, [form for form in FORMS if f"{form}-rate" in entry.metrics]):
         human_grade, selected = human.get(row["response"]), selecting.get(row["response"], {})

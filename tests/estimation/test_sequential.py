@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from proofmill.estimation.sequential import Band, evidence, expect_attempts, looks, sign
+from proofmill.estimation.sequential import Band, evidence, expect_attempts, interval, looks, p_value
 
 
 def test_evidence_is_a_martingale_under_the_hypothesis():
@@ -93,13 +93,45 @@ def test_looks_grow_to_the_maximum():
     assert list(looks(16)) == [4, 5, 7, 9, 12, 15, 16] and list(looks(3)) == [3] and list(looks(1)) == [1]
 
 
-def test_sign_of_a_difference():
-    """A clear difference has a sign, early; equal models have none in at least 95 of 100 runs."""
+def test_p_of_a_difference():
+    """A clear difference has a small p, early; that of equal models ever falls below 0.05 in at most 5 of 100 runs."""
     chance = random.Random(1)
-    assert sign([chance.choice((0, 1, 1)) for _ in range(40)]) == 1
-    assert sign([-chance.choice((0, 1, 1)) for _ in range(40)]) == -1
+    assert p_value([chance.choice((0, 1, 1)) for _ in range(40)]) < 1e-4
+    assert p_value([-chance.choice((0, 1, 1)) for _ in range(40)]) < 1e-4
+    assert p_value([]) == p_value([0.0] * 50) == 1
     false = 0
     for _ in range(100):
         differences = [chance.choice((-1, 0, 1)) for _ in range(150)]
-        false += any(sign(differences[:n]) is not None for n in range(1, 151, 3))
+        false += any(p_value(differences[:n]) <= 0.05 for n in range(1, 151, 3))
     assert false <= 5
+
+
+def test_interval_holds_at_all_times_together():
+    """The interval misses the mean at any of many looks in at most 5 % of the runs, and narrows as values arrive."""
+    rng, missed = np.random.default_rng(5), 0
+    for _ in range(100):
+        grades = rng.choice([0, 0.5, 1], p=[0.5, 0.2, 0.3], size=300)
+        ends = [interval(grades[:number]) for number in looks(300)]
+        missed += not all(low <= 0.4 <= high for low, high in ends)
+        widths = [high - low for low, high in ends]
+        assert widths[0] > 0.5 and widths[-1] < 0.3
+    assert missed <= 5
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [([], 0, 1), ([0.0] * 1000, 0, 0.02), ([1.0] * 1000, 0.98, 1), ([0.5] * 1000, 0.48, 0.52), ([1.0], 0, 1)],
+)
+def test_interval_of_equal_values(values, low, high):
+    """Values that do not differ leave some room; without values all means are possible."""
+    below, above = interval(values)
+    assert low <= below <= above <= high and (values[:1] or [below])[0] >= below and (values[:1] or [above])[0] <= above
+
+
+def test_interval_has_what_the_test_does_not_reject():
+    """A difference of 0 is inside the interval exactly if its p is above the error."""
+    rng = np.random.default_rng(2)
+    for size in np.linspace(0, 0.5, 40):
+        differences = rng.choice([-1, 0, 1], p=[0.3 - size / 2, 0.4, 0.3 + size / 2], size=60)
+        low, high = interval((differences + 1) / 2, 0.05)
+        assert (low <= 0.5 <= high) == (p_value(differences) > 0.05)

@@ -187,3 +187,25 @@ def test_attempts_of_seeds_that_are_not_compared_do_not_count():
         row["seed"] += 5
     alone = next(row for row in comparisons(groups, [("avg-at-k", None)], entry) if row["problems"] == "problems/a")
     assert (alone["n"], alone["value"], alone["unscored"]) == (0, None, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "seeds", "has_interval", "has_p"),
+    [(None, 1, True, True), ("sign", 1, True, True), ("sign", 2, True, False), ("pass-rate", 1, False, False)],
+)
+def test_numbers_that_a_rule_ended_say_no_more_than_they_hold(rule, seeds, has_interval, has_p):
+    """A rule over problems allows one benchmark and one seed; a rule for each problem's attempts allows no interval."""
+    groups = {
+        cell(f"sft/{model}", name): [
+            {**row, "seed": seed, "until": rule} for seed in range(seeds) for row in attempts([grade] * 30)
+        ]
+        for model, grade in (("m", 1.0), ("n", 0.0))
+        for name in "ab"
+    }
+    entry, rows, means = measured(groups, compare=[["sft/m", "sft/n"]])
+    assert {row["low"] is not None for row in rows if row["slice"] == "all"} == {has_interval}
+    assert {row["low"] is not None for row in means} == {rule is None}
+    for row in comparisons(groups, [("avg-at-k", None)], entry):
+        assert (row["p_value"] < 0.001, row["low"] is not None) == (has_p, has_p) and row["value"] == 1
+    (total,) = averages.differences(groups, [("avg-at-k", None)], entry)
+    assert (total["low"] is not None, total["p_value"] < 1) == (rule is None, rule is None)

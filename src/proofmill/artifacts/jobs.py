@@ -263,7 +263,7 @@ def _list_outputs(table: Table) -> dict[Path, tuple[int, int]]:
     """Return time and size of the table and of the files of its model outputs; what changes them is progress.
 
     Outputs of a training's judges do not count: without a checkpoint it may sample other rollouts and repeat the calls.
-    Logs and unfinished files are not progress. No clock decides: a file system's lags behind that of a node.
+    Logs and unfinished files are not progress. No clock decides: that of a file system may be behind that of a node.
     """
     answers = [] if KINDS[table.kind].trains else table.calls.rglob("*")
     outputs = {}

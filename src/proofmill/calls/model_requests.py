@@ -14,6 +14,7 @@ from proofmill.calls.sampling import NEUTRAL
 from proofmill.prompts import templates
 from proofmill.schema.ids import digest
 from proofmill.schema.reasons import Reason, StopReason
+from proofmill.text.reasoning import CLOSE, OPEN
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,3 +216,13 @@ def ending(word: str) -> tuple[StopReason, Reason]:
 def describe_finish(word: str) -> str:
     """Describe a finish word in a message."""
     return f"finished with `{word}`" if word.strip() else "finished without a finish reason"
+
+
+def why_none(answer: ModelOutput) -> str:
+    """Return the reason of a server's output; reasoning that ended without a text may have been truncated by the server."""
+    if answer.reason != Reason.OK or answer.stop_reason != StopReason.END:
+        return answer.reason
+    if not answer.text.strip():
+        return Reason.REASONING_ONLY if answer.reasoning else Reason.NO_OUTPUT
+    unclosed = answer.text.lstrip().startswith(OPEN) and CLOSE not in answer.text
+    return Reason.REASONING_ONLY if unclosed and answer.reasoning is None else answer.reason

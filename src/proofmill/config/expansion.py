@@ -37,7 +37,12 @@ def expand_scores(entries: dict[str, Any], recipes: dict[str, list[str]], mistak
         for grades, model, problems, way in cells:
             responses = cell("responses", model, problems, way)
             derived = {
-                responses: Responses(problems=problems, model=model, **_sampling_fields(entry, way, model, entries)),
+                responses: Responses(
+                    problems=problems,
+                    model=model,
+                    **_sampling_fields(entry, way, model, entries),
+                    **_rule_fields(entry, way, model, problems, scheme.get(problems)),
+                ),
                 grades: Grades(
                     responses=responses,
                     schemes=scheme.get(problems),
@@ -59,10 +64,25 @@ def expand_scores(entries: dict[str, Any], recipes: dict[str, list[str]], mistak
 
 def _sampling_fields(entry: Scores, way: str, model: str, entries: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sampling fields of a model. By default, a remote model gets the prompt that fits the grader."""
-    values = _values(entry.sampling[way])
+    values = {key: value for key, value in _values(entry.sampling[way]).items() if key not in ("until", "against")}
     if values["prompt"] is None and kind_of(model) == "api":
         values["prompt"] = PROMPT_FOR[wants(str(entry.grader), entry.grader_prompt, entries)]
     return values
+
+
+def _rule_fields(entry: Scores, way: str, model: str, problems: str, schemes: str | None) -> dict[str, Any]:
+    """Return the fields of the rule that ends the problems of a model; none for those that others are compared with."""
+    sampling = entry.sampling[way]
+    if sampling.until is None or model in sampling.against:
+        return {}
+    return {
+        "until": sampling.until,
+        "against": [cell("grades", other, problems, way) for other in sampling.against],
+        "error": round(1 - entry.confidence, 9),
+        "grader": entry.grader,
+        "grader_prompt": entry.grader_prompt,
+        "schemes": schemes,
+    }
 
 
 def fill_defaults(entries: dict[str, Any]) -> None:

@@ -2,7 +2,8 @@ r"""Decide while data arrive: tests that stay valid however often one looks at t
 
     evidence(values, bound)     log of the evidence that the mean of values in [0, 1] is above a bound
     Band(low, high).decide(x)   whether a mean is inside a band, above or below it, or not known yet
-    sign(differences)           which of two models is better, or None
+    interval(values)            the means that are not rejected
+    p_value(differences)        of the hypothesis that two models are equally good
 
 From: Waudby-Smith and Ramdas 2024 ("Estimating means of bounded random variables by betting", section 4): a gambler who
 bets against the hypothesis "the mean is at most m" multiplies the capital by 1 + b (x - m) at each value x. If the
@@ -19,7 +20,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -75,9 +76,9 @@ class Band:
         return "above" if self.high is not None and evidence(values, self.high) >= enough else None
 
 
-def looks(most: int) -> Iterator[int]:
+def looks(most: int, first: int = FIRST) -> Iterator[int]:
     """Yield the numbers of attempts after which to look, up to `most`: 4, 5, 7, 9, 12, ..."""
-    number = min(FIRST, most)
+    number = min(first, most)
     while number < most:
         yield number
         number = min(most, number + -(-number // GROWTH))
@@ -105,28 +106,29 @@ def expect_attempts(band: Band, most: int, rate: float) -> float:
     return expected
 
 
-def band_of(entry: Any) -> Band:
-    """Return the question of a `responses` entry with `until`."""
-    ((low, high),) = entry.until.values()
-    return Band(low, high, entry.error)
+def interval(values: Sequence[float] | np.ndarray, error: float = 0.05) -> tuple[float, float]:
+    """Return the interval of the mean of values in [0, 1]: all means that neither bet rejects.
+
+    The probability that it ever misses the mean, at any number of values, is at most `error`. (0, 1) without values.
+    """
+    values = np.asarray(values, dtype=float)
+    enough = math.log(2 / error)
+    return _reject_up_to(values, enough), 1 - _reject_up_to(1 - values, enough)
 
 
-def forecast(entry: Any) -> str:
-    """Return a sentence on the attempts that a `responses` entry with `until` will need, by pass rate."""
-    rates = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
-    needed = [expect_attempts(band_of(entry), entry.attempts, rate) for rate in rates]
-    shown = ", ".join(f"{number:.0f} at {rate:g}" for rate, number in zip(rates, needed, strict=True))
-    return f"attempts to expect at a problem, by its pass rate: {shown} (at most {entry.attempts})"
+def _reject_up_to(values: np.ndarray, enough: float) -> float:
+    """Return the largest bound below the mean that is rejected, by bisection: the evidence falls as the bound rises."""
+    low, high = 0.0, float(values.mean()) if values.size else 0.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if evidence(values, middle) >= enough else (low, middle)
+    return low
 
 
-def sign(differences: Sequence[float], error: float = 0.05) -> int | None:
-    """Return the sign of the mean of differences in [-1, 1], one of each problem in random order; None if it is unknown.
+def p_value(differences: Sequence[float] | np.ndarray) -> float:
+    """Return the p of equal means for differences in [-1, 1], one of each problem in random order.
 
-    At any number of problems, a sign that is wrong, or any sign of equal models, is returned with a chance of at most
-    `error`.
+    Valid at any number of problems: the probability that it is ever at most p is at most p.
     """
     shares = (np.asarray(differences, dtype=float) + 1) / 2
-    enough = math.log(2 / error)
-    if evidence(shares, 0.5) >= enough:
-        return 1
-    return -1 if evidence(1 - shares, 0.5) >= enough else None
+    return min(1.0, 2 * math.exp(-max(evidence(shares, 0.5), evidence(1 - shares, 0.5))))

@@ -21,7 +21,7 @@ from proofmill.metrics.attempt_table import Rows
 from proofmill.metrics.comparisons import by_seed, difference_matrix, select_seeds, test_numbers, values_of
 from proofmill.metrics.kernels import OfAttempts, OfProblem
 from proofmill.metrics.metrics import METRICS, label
-from proofmill.metrics.score_rows import BLANK, Cell, largest
+from proofmill.metrics.score_rows import BLANK, Cell, find_rule, largest
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
 from proofmill.schema.names import kind_of
@@ -84,6 +84,11 @@ def average(rows: Sequence[Row], groups: Mapping[Cell, Rows], entry: Scores) -> 
                         "metric": metric,
                         "slice": "all",
                         **combine(parts, shares),
+                        **(
+                            {"low": None, "high": None}
+                            if any(find_rule(groups[each]) for each in cells.values())
+                            else {}
+                        ),
                     }
 
 

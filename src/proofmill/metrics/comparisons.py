@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from proofmill.estimation import sequential
 from proofmill.metrics.attempt_table import Rows, count, is_scored, parts, where
 from proofmill.metrics.kernels import OfAttempts, OfProblem, per_problem
 from proofmill.metrics.metrics import METRICS, label
-from proofmill.metrics.score_rows import BLANK, Cell, interval_options, largest
+from proofmill.metrics.score_rows import BLANK, Cell, any_time_ends, find_rule, interval_options, largest
 from proofmill.metrics.uncertainty import paired
 from proofmill.schema import registry_items
 from proofmill.schema.entries.scores_entry import Claim, Scores
@@ -141,7 +142,9 @@ def test_numbers(
     `n` counts the scored attempts of `both` models. `reach` is the largest difference of a problem, `bound` by default.
     """
     seeds, problems = differences_SP.shape
-    if seeds > 1:
+    if rule := next(filter(None, map(find_rule, both)), None):
+        test = _at_any_time(rule, differences_SP, bound if reach is None else None, entry)
+    elif seeds > 1:
         test = paired.over_seeds(differences_SP, bound, *interval_options(entry), reach=reach)
     else:
         test = paired.over_problems(differences_SP[0], bound, *interval_options(entry), reach=reach)
@@ -151,3 +154,11 @@ def test_numbers(
         **{"low": test.low, "high": test.high, "p_value": test.p},
         **{"n": n, "n_problems": problems, "n_seeds": seeds, "unscored": 1 - n / attempts if attempts else 0.0},
     }
+
+
+def _at_any_time(rule: str, differences_SP: np.ndarray, bound: float | None, entry: Scores) -> paired.Test:
+    """Return the test of problems whose number a rule chose; none over several seeds, or without a bound."""
+    if bound is None or rule == "pass-rate" or len(differences_SP) > 1 or not differences_SP.size:
+        return paired.Test(None, None, 1.0)
+    low, high = any_time_ends(rule, differences_SP[0], (-bound, bound), entry)
+    return paired.Test(low, high, sequential.p_value(differences_SP[0] / bound))

@@ -87,6 +87,8 @@ def _by_split(
             numbers = _of_runs(kernel, name, subset, entry)
         else:
             numbers = compute_metric(kernel, subset, entry, argument)
+        if find_rule(subset) and not isinstance(kernel, OfAttempts | OfProblem):
+            numbers |= {"low": None, "high": None}
         against = entry.gold_grades if isinstance(kernel, OfHuman) else None
         yield {**BLANK, **group._asdict(), "baseline": against, "metric": metric, "slice": part, **numbers}
 
@@ -109,8 +111,12 @@ def compute_metric(kernel: Any, attempts: Rows, entry: Scores, argument: Any = N
     else:
         n = count(attempts, lambda row: is_scored(row) and row["problem"] in by_problem)
         left_out = len(attempts) - count(attempts, is_scored)
-    scale = largest(kernel, attempts)
-    low, high = intervals.of_mean(means_P, None if scale is None else (0, scale), *interval_options(entry))
+    scale, rule = largest(kernel, attempts), find_rule(attempts)
+    bounds = None if scale is None else (0, scale)
+    if rule:
+        low, high = any_time_ends(rule, means_P, bounds, entry)
+    else:
+        low, high = intervals.of_mean(means_P, bounds, *interval_options(entry))
     return {
         "value": float(means_P.mean()) if len(means_P) else None,
         "low": low,
@@ -120,6 +126,20 @@ def compute_metric(kernel: Any, attempts: Rows, entry: Scores, argument: Any = N
         "n_above_zero": int((means_P > 0).sum()),
         "unscored": left_out / len(attempts) if attempts else 0.0,
     }
+
+
+def find_rule(attempts: Rows) -> str | None:
+    """Return the rule that ended the calls for these attempts (`until`), if any."""
+    return attempts[0].get("until") if attempts else None
+
+
+def any_time_ends(
+    rule: str, values_P: np.ndarray, bounds: Sequence[float] | None, entry: Scores
+) -> tuple[float | None, float | None]:
+    """Return the interval of a mean over problems whose number a rule chose; none if it chose the attempts at each."""
+    if rule == "pass-rate":
+        return None, None
+    return intervals.of_mean_at_any_time(values_P, bounds, entry.confidence)
 
 
 def largest(kernel: OfAttempts | OfProblem, rows: Rows) -> float | None:

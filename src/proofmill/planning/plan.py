@@ -28,7 +28,7 @@ from proofmill.artifacts.tables import Table
 from proofmill.calls import budget, prices, records
 from proofmill.calls.model_requests import Requests
 from proofmill.config.config import Config
-from proofmill.estimation import sequential
+from proofmill.estimation import stopping
 from proofmill.graders import robustness
 from proofmill.graders.escalation import grader_of
 from proofmill.graders.program_graders import PROGRAMS
@@ -232,7 +232,7 @@ class RunPlan:
     def _count_tries(self, stage: PlannedJob, entry: Responses, models: list[str]) -> None:
         """Set the maximum of calls until a rule ends, without cached ones, and say how many to expect."""
         stage.exact, stage.rows, stage.at_most = False, self.rows_of(stage.name), True
-        stage.shows = [sequential.forecast(entry)]
+        stage.shows = [stopping.forecast(entry, stage.rows and stage.rows // entry.attempts)]
         stage.cached = read_outputs(Table(stage.name, self.results).calls).height
         for model in models:
             self._add(stage, model, None if stage.rows is None else max(0, stage.rows - stage.cached // len(models)))

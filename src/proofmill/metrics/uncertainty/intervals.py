@@ -22,6 +22,8 @@ from statistics import NormalDist
 
 import numpy as np
 
+from proofmill.estimation import sequential
+
 NEAR = 0.6  # weight of the additional problem at the top for the upper end, at the bottom for the lower end
 LEAST = 6  # problems: with fewer, resamples of a value without bounds are not wide enough
 CELLS = 2**20  # of a working array (8 MB), which bounds a batch of resamples
@@ -37,6 +39,19 @@ def of_mean(
     """Return the interval of the mean of a value per problem, which is within `bounds` (lowest, highest)."""
     sums_PD = np.column_stack([values_P, np.ones(len(values_P))])
     return interval(sums_PD, quotient, ends_of_mean(bounds, sums_PD), confidence, resamples, seed)
+
+
+def of_mean_at_any_time(values_P: np.ndarray, bounds: Sequence[float] | None, confidence: float = 0.95) -> Ends:
+    """Return the interval of the mean that holds at any number of problems, also if the values ended their drawing.
+
+    (None, None) for a value without bounds, or without problems.
+    """
+    if bounds is None or len(values_P) == 0:
+        return None, None
+    lowest, highest = bounds
+    ends = sequential.interval((values_P - lowest) / (highest - lowest), 1 - confidence)
+    low, high = (lowest + end * (highest - lowest) for end in ends)
+    return low, high
 
 
 def ends_of_mean(bounds: Sequence[float] | None, sums_PD: np.ndarray) -> np.ndarray | None:

@@ -58,11 +58,24 @@ class Responses(Entry):
     seed: int = doc("Seed of the sampling.", 0)
     logprobs: bool = doc("Store the log-probability of each token in the journal.", False)
     scaffold: str | dict[str, Any] | None = doc(SCAFFOLD, None)
-    until: dict[Literal["pass-rate"], Annotated[list[float | None], Field(min_length=2, max_length=2)]] | None = doc(
-        "Rule that ends the attempts at a problem early; `attempts` is then the maximum. `{pass-rate: [low, high]}`: until it is known whether the mean grade of all possible attempts, as a share of the points, is strictly between the bounds. By default, none.",
+    until: (
+        Literal["sign"]
+        | dict[Literal["width"], Share]
+        | dict[Literal["pass-rate"], Annotated[list[float | None], Field(min_length=2, max_length=2)]]
+        | None
+    ) = doc(
+        "Rule that ends the calls early. `{pass-rate: [low, high]}`: attempts at a problem, until it is known whether the mean grade of all possible attempts, as a share of the points, is strictly between the bounds; `attempts` is then the maximum. `{width: 0.1}`: problems in random order, until the interval of their mean grade is this narrow. `sign`: problems in random order, until it is known which model is better, this one or that of each table of `against`. By default, none.",
         None,
     )
-    error: float = doc("Probability with which `until` may misjudge a problem, at most.", 0.05, gt=0, lt=1)
+    against: list[Annotated[str, Ref("grades")]] = doc(
+        "Grades of other models at the same problems, by the same grader, for `until: sign`.", []
+    )
+    error: float = doc(
+        "Probability, at most, that `until` is wrong: about a problem, about the interval, or about any of the signs.",
+        0.05,
+        gt=0,
+        lt=1,
+    )
     grader: GraderRef | None = doc("Grader of the attempts, for `until`.", None)
     grader_prompt: str | None = doc(RUBRIC, None)
     schemes: Annotated[str, Ref("schemes")] | None = doc("Grading schemes that this grader shows its judges.", None)
@@ -105,13 +118,28 @@ class Responses(Entry):
             yield "`until` is set and no attempts are sampled one by one (`model: given`, `rollouts` or `scaffold`); expected a model. Remove `until`."
         if (self.until is None) != (self.grader is None):
             yield "found one of `until` and `grader`; expected both or none. Name the grader whose grades decide, or remove it."
-        for low, high in (self.until or {}).values():
-            if (low is None and high is None) or not 0 <= (low or 0) < (1 if high is None else high) <= 1:
-                yield f"`until.pass-rate` is [{low}, {high}]; expected a lower and a higher share from 0 to 1, or null for one of them."
+        yield from self._rule_faults(self.until, context)
         if self.rollouts and kind_of(self.model) != "grpo":
             yield f"`rollouts` is set and `model` is `{self.model}`; expected a grpo/<name>, which keeps its rollouts."
         if self.model == "given" and (source := context.source_of(self.problems)) and not sources[source].attempts:
             yield f"`model: given` and source `{source}` has no attempts; expected one of the sources {', '.join(s for s in sources if sources[s].attempts)}."
+
+    def _rule_faults(self, until: Any, context: Context) -> Iterator[str]:
+        """Yield mistakes in a rule, and in the tables that `until: sign` compares with."""
+        for low, high in until.values() if isinstance(until, dict) and "pass-rate" in until else ():
+            if (low is None and high is None) or not 0 <= (low or 0) < (1 if high is None else high) <= 1:
+                yield f"`until.pass-rate` is [{low}, {high}]; expected a lower and a higher share from 0 to 1, or null for one of them."
+        if (until == "sign") != bool(self.against):
+            yield "found one of `until: sign` and `against`; expected both or none. Name the grades of the models to compare with, or remove it."
+        if until == {"width": 0}:
+            yield "`until.width` is 0; expected a width above 0 to 1, as a share of the points."
+        for name in self.against:
+            graded = context.entries.get(name)
+            attempted = context.entries.get(getattr(graded, "responses", None))
+            if graded and (graded.grader, graded.grader_prompt) != (self.grader, self.grader_prompt):
+                yield f"`against` has {name}, graded by {graded.grader}, and `grader` is {self.grader}; expected one grader and one `grader-prompt`."
+            if attempted and attempted.problems != self.problems:
+                yield f"`against` has {name}, about {attempted.problems}, and `problems` is {self.problems}; expected the same problems."
 
 
 @dataclass(frozen=True, config=Strict)

@@ -46,6 +46,11 @@ class Sampling:
     system: str | None = doc(SYSTEM, None)
     seed: int = doc("Seed of the sampling.", 0)
     scaffold: str | dict[str, Any] | None = doc(SCAFFOLD, None)
+    until: Literal["sign"] | dict[Literal["width"], Share] | None = doc(
+        "Rule that ends the problems early, as in `responses`, with the grader and the `confidence` of these scores. By default, none.",
+        None,
+    )
+    against: list[str] = doc("Models to compare with, for `until: sign`. They are asked all problems.", [])
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))  # as above
@@ -142,6 +147,11 @@ class Scores(Entry):
     seeds: list[Annotated[int, Field(ge=0)]] = doc("Seeds of `repeat`.", [])
     seed: int = doc("Seed of the resamples and of random sign flips.", 0)
 
+    @property
+    def until_rules(self) -> bool:
+        """Return whether a rule ends the problems of a sampling setting."""
+        return any(sampling.until for sampling in self.sampling.values())
+
     def scaffolds(self) -> dict[str, Any]:
         ways = self.sampling.items()
         return {
@@ -169,6 +179,8 @@ class Scores(Entry):
                 yield f"sampling `{way}`: `system` {fault}"
             if not WAY.match(way):
                 yield f"sampling `{way}` is not a valid name; expected letters, digits, `-`, `_` and `.`, without `seed-` at the beginning. Rename it."
+            if unknown := [model for model in sampling.against if model not in self.models]:
+                yield f"sampling `{way}`: `against` names `{unknown[0]}`, which is not in `models`; expected one of {context.among(unknown[0], self.models)}"
             for model in self.models:
                 yield from (f"sampling `{way}`: {fault}" for fault in context.sampling_faults(model, sampling))
         kernels = {m: context.kernel_of(m) for m in map(registry_items.name_of, self.metrics) if m in metrics}
@@ -181,6 +193,8 @@ class Scores(Entry):
         yield from self._metric_faults(context, kernels)
         if self.repeat and (not self.seeds or self.models or self.grades or self.problems):
             yield "found `repeat` without `seeds`, or with `models`, `grades` or `problems`; expected `repeat` and `seeds` only. Set `seeds`, or remove the others."
+        elif getattr(context.entries.get(self.repeat), "until_rules", False):
+            yield "`repeat` names scores with `until`, which decides over problems, not over seeds; expected a fixed number of problems. Remove `until`."
         elif not (self.repeat or self.metrics):
             yield "`metrics` is missing; expected a list of metrics. Set it."
         elif not (self.repeat or self.models or self.grades or self.problems):
