@@ -324,6 +324,9 @@ def _several(gold: Form, answer: Form) -> bool:
     if not (isinstance(gold, Several) and isinstance(answer, Several)):
         one, other = (gold, answer) if isinstance(gold, Several) else (answer, gold)
         assert isinstance(one, Several), "one of them is"
+        if isinstance(other, Formula) and re.fullmatch("[A-J]{2,}", other.latex):  # several choices, `ACD`
+            chosen = [member.latex for member in one.members if isinstance(member, Formula)]
+            return one.kind != "tuple" and sorted(chosen) == sorted({*other.latex}) and len(chosen) == len(one.members)
         if isinstance(other, Formula) and one.kind == "tuple" and "matrix" in other.latex:
             entries = expression(other)
             if 1 not in getattr(entries, "shape", ()) or len(entries) != len(one.members):

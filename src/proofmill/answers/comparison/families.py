@@ -109,7 +109,7 @@ def are_renamed(gold: Form, answer: Form, sure: bool = False) -> bool:
     ]
     unsure = variables is None and not any(constants)
     if unsure:
-        constants = [[s for s in found.free_symbols if s.name in "ABCDK"] for found in (first, second)]
+        constants = [[s for s in found.free_symbols if _plain(s) in "ABCDK"] for found in (first, second)]
         if len(first.free_symbols) == len(constants[0]):
             return False
     if len(constants) < 2 or len(constants[0]) != len(constants[1]) or not 0 < len(constants[0]) < 4 or first == second:
@@ -118,12 +118,17 @@ def are_renamed(gold: Form, answer: Form, sure: bool = False) -> bool:
     permuted = not mine  # `ax+b` and `bx+a`
     if permuted:
         mine = theirs = constants[0]
-    equal = all(symbol.name in _CONSTANTS for symbol in theirs) and any(
+    equal = all(_plain(symbol) in _CONSTANTS for symbol in theirs) and any(
         identities.same(first, second.xreplace(dict(zip(theirs, chosen, strict=True)))) for chosen in permutations(mine)
     )
     if equal and (permuted or unsure) and not sure:
         raise Unclear("constants may have other names")
     return equal and not permuted and not unsure
+
+
+def _plain(symbol: Any) -> str:
+    """Return the name of a letter without its index: `C` for `C_1`."""
+    return str(symbol.name.partition("_")[0])
 
 
 def _differ_by_constant(one: Any, other: Any) -> bool:
@@ -177,6 +182,7 @@ def compare_families(gold: Form, answer: Form, equal: Equal) -> bool:
     lines = [[line for part in _parts(side) if (line := _line(_value(part), *(mine + theirs)))] for side in sides]
     if all(len(some) == len(_parts(side)) for some, side in zip(lines, sides, strict=True)):
         if kinds == {"Z"}:
+            lines = _to_one_step(lines)
             covered = [[any(_same_line(one, other) for one in lines[n]) for other in lines[1 - n]] for n in (0, 1)]
             return all(map(all, covered))
         begins = [_BEGINS.get(form.kind) if isinstance(form, Family) else None for form in (gold, answer)]
@@ -228,6 +234,41 @@ def _line(form: Form, *letters: str) -> Line | None:
     steps = [sympy.expand(one).coeff(symbol, 1) for one in found]
     rests = [sympy.expand(one - step * symbol) for one, step in zip(found, steps, strict=True)]
     return None if any(part.has(symbol) for part in steps + rests) else (steps, rests)
+
+
+MOST_PARTS = 60  # progressions that one is split into
+
+
+def _to_one_step(sides: list[list[Line]]) -> list[list[Line]]:
+    """Split progressions of numbers so that all have one step: `k pi / 2` into `k pi` and `pi / 2 + k pi`.
+
+    Returns tuples, and those whose steps have no common multiple, unchanged. Raises Unclear for different numbers of tuples,
+    and for too many parts.
+    """
+    import sympy
+
+    steps = [step for lines in sides for (step, *_), _ in lines]
+    ratios = [sympy.nsimplify(sympy.simplify(step / steps[0]), rational=False) for step in steps]
+    if not all(ratio.is_Rational and ratio != 0 for ratio in ratios):
+        return sides
+    whole = [abs(ratio * sympy.ilcm(1, *(r.q for r in ratios))) for ratio in ratios]
+    common = sympy.ilcm(*whole)
+    if any(len(line[0]) > 1 for lines in sides for line in lines):
+        if len(sides[0]) != len(sides[1]):
+            raise Unclear("letters stand for any numbers")
+        return sides
+    if sum(common // number for number in whole) > MOST_PARTS:
+        raise Unclear("letters stand for any numbers")
+    parts = iter([common // number for number in whole])
+    return [
+        [
+            ([step * number for step in line[0]], [a + step * n for a, step in zip(line[1], line[0], strict=True)])
+            for line in lines
+            for number in [next(parts)]
+            for n in range(number)
+        ]
+        for lines in sides
+    ]
 
 
 def _same_line(one: Line, other: Line) -> bool:

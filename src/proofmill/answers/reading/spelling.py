@@ -19,7 +19,7 @@ STYLE = r"\\(?:text|textbf|textit|textrm|textsf|textnormal|mathrm|mathbf|mathit|
 
 _SIGNS = str.maketrans(
     {
-        **{"−": "-", "–": "-", "‐": "-", "‑": "-", "±": "\\pm ", "∓": "\\mp ", "×": "\\times ", "÷": "\\div "},
+        **{"¢": "\\text{ cents}", "−": "-", "–": "-", "‐": "-", "‑": "-", "±": "\\pm ", "∓": "\\mp ", "×": "\\times ", "÷": "\\div "},
         **{"·": "\\cdot ", "⋅": "\\cdot ", "∗": "*", "√": "\\sqrt ", "∞": "\\infty ", "π": "\\pi ", "≤": "\\le "},
         **{"≥": "\\ge ", "≠": "\\ne ", "≈": "\\approx ", "≡": "\\equiv ", "∈": "\\in ", "∪": "\\cup ", "∩": "\\cap "},
         **{"∖": "\\setminus ", "∅": "\\emptyset ", "Ø": "\\emptyset ", "ℝ": "\\mathbb{R}", "ℤ": "\\mathbb{Z}"},
@@ -43,7 +43,7 @@ COMMANDS = {
     **{
         f"\\{size}": "" for size in ("large", "Large", "LARGE", "huge", "Huge", "small", "normalsize", "bf", "bfseries")
     },
-    **{"\\dots": "\\ldots", "\\dotsc": "\\ldots"},
+    **{"\\dots": "\\ldots", "\\dotsc": "\\ldots", "\\colon": ":"},
     **{"\\rbrack": "]", "\\arcctg": "\\arccot", "\\tg": "\\tan", "\\ctg": "\\cot", "\\degree": "^{\\circ}"},
 }
 # Brackets of any size; `normal` drops these, and an invisible bracket, `.`, after them.

@@ -141,6 +141,8 @@ def read_family(text: str, read: Read) -> Form | None:
     names = read(kind.strip(" )")) if kind and "mathbb" in kind else None
     if value is None or (kind and "mathbb" in kind and not isinstance(names, NamedSet)):
         return None
+    if found["set"] and re.match(r"[\s(]*(?:\\\{|[\[(]?-?[0-9])", found["set"]):
+        return None  # `k\in\{0,1,2\}` has some values only
     if isinstance(value, Relation) and value.name and {*letters} <= {*re.findall(r"\((.*)\)", value.name)}:
         return value  # `f(x)=x for all x`
     if isinstance(names, NamedSet):

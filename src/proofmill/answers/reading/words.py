@@ -33,6 +33,7 @@ _ONES = {word: number for number, word in enumerate(_SMALL)}
 _LARGE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 CONDITION = re.compile(r"(?<![A-Za-z\\])(?:if|for|where|when|whenever|otherwise|unless|with|such)(?![A-Za-z])")
 SAME = {"yes": "yes", "no": "no", "true": "true", "false": "false", "correct": "true", "incorrect": "false"}
+SAME |= {"divergent": "diverges", "convergent": "converges"}
 SAME |= {
     day[:n]: day
     for day in ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
