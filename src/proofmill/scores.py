@@ -35,6 +35,7 @@ from proofmill.metrics.kernels import OfCorpus, OfTraining
 from proofmill.metrics.metrics import FOUND, kernel_of, label
 from proofmill.metrics.notices import of_attempts as notices_of
 from proofmill.metrics.score_rows import BLANK, LEVELS, Cell, compute_rows, count_confusions, interval_options
+from proofmill.metrics.uncertainty import debiased_rows
 from proofmill.metrics.uncertainty.intervals import of_mean
 from proofmill.rewards.format_checks import FORMS
 from proofmill.runtime.progress import log
@@ -63,7 +64,8 @@ def main(entry: Scores, job: Job) -> None:
     calls = list(_of_calls(entry, job))
     confusions = {cell: counts for cell, rows_of in groups.items() if (counts := count_confusions(rows_of))}
     sentences, others = [claim.sentence for claim in settled], published.table(entry, rows, groups)
-    sheet = pages.page(job.name, rows, entry, notices, sentences, calls, confusions, others)
+    labels = debiased_rows.notices(groups, metrics, entry)
+    sheet = pages.page(job.name, rows, entry, notices | labels, sentences, calls, confusions, others)
     stamped = {claim.name: claim.to_stamp() for claim in settled}
     job.finish(rows, {"numbers": len(rows)}, page=sheet, notices=[*warnings, *calls], claims=stamped)
     for claim in settled:
@@ -83,11 +85,13 @@ def score_groups(groups: Mapping[Cell, Rows], entry: Scores) -> tuple[list[dict]
         of_attempts = [some for some in selected if not isinstance(kernel_of(*some), OfCorpus | OfTraining | None)]
         measured += compute_rows(group, of_attempts, attempts, entry)
     measured += averages.average(measured, groups, entry)
+    measured += debiased_rows.compute(groups, metrics, entry) if entry.debias else ()
     measured += budgets.points(groups, entry)
     compared = [
         *comparisons(groups, metrics, entry),
         *averages.differences(groups, metrics, entry),
         *budgets.comparisons(groups, entry),
+        *(debiased_rows.compare(groups, metrics, entry) if entry.debias else ()),
     ]
     adjust(compared)
     return measured + compared, claims.settle(groups, compared, entry)
@@ -135,7 +139,8 @@ def group_attempts(entry: Scores, job: Job) -> dict[Cell, Rows]:
                 f"{job.name}: {without_seed(same[0])} and {name} both score {group.model} on {group.problems} "
                 f"({group.sampling}) by {group.grader}; expected one. Score them in two `scores` entries."
             )
-    human = _verdicts(job, [entry.gold_grades] if entry.gold_grades else [], ("grade", "max_points"))
+    labels = [entry.gold_grades] if entry.gold_grades else entry.debias
+    human = _verdicts(job, labels, ("grade", "max_points"))
     selecting = _verdicts(job, entry.selected_by, ("grade", "tokens", "cost"))
     groups: dict[Cell, Rows] = {
         group: attempts

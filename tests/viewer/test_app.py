@@ -502,3 +502,32 @@ def test_page_of_disagreements_links_to_the_audit_grader(graded_differently):
 def test_missing_rollouts_are_reported(client, address, message):
     """An unknown step, an artifact without rollouts, and an unknown rollout are reported."""
     assert message in page(client, address, 404)
+
+
+# ----------------------------------------------------------------------------------------------------------- proposals
+
+
+def test_proposed_attempts_are_graded_without_the_verdict_of_the_judge(made, client):
+    """A table of grades links to attempts to grade next; their page has no verdict, and their form the judge's scale."""
+    assert '<a href="/proposals/grades/round-2">' in page(client, "/table/grades/round-2")
+    shown = human_grades.propose_attempts(made.table("grades/round-2"), 5)
+    html = page(client, "/proposals/grades/round-2")
+    assert len(shown.rows) == 5 and shown.responses == "responses/cold" and shown.labels < shown.attempts
+    assert f"{shown.labels} of {shown.attempts} attempts" in html and "grader: human" in html
+    first = shown.rows[0]
+    address = f"/problem/problems/bench/{first['problem']}?show=responses/cold"
+    assert f'href="{address}#{first["response"]}"' in html
+    attempt = page(client, address)
+    assert f'id="{first["response"]}"' in attempt and "<summary>Verdict" not in attempt
+    (points,) = {row["max_points"] for row in made.table("grades/round-2").rows()}
+    assert f'name="max_points" value="{points}"' in attempt
+    form = {"responses": "responses/cold", "response": first["response"], "max_points": str(points), "back": "/"}
+    assert client.post("/grade", data={**form, "grade": "1"}, follow_redirects=False).status_code == 303
+    after = human_grades.propose_attempts(made.table("grades/round-2"), 5)
+    assert after.labels == shown.labels + 1 and first["response"] not in {row["response"] for row in after.rows}
+
+
+def test_attempts_without_a_judge_have_no_proposals(client):
+    """Only grades by a judge or a program are debiased."""
+    assert "has no grades by a judge" in page(client, "/proposals/responses/cold", 404)
+    assert "/proposals/" not in page(client, "/table/responses/cold")

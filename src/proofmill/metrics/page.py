@@ -181,8 +181,10 @@ def format_cell(row: Row | None) -> str:
 def _comparisons(rows: Sequence[Row], alpha: float) -> Iterator[str]:
     """Yield a line for each pair of models, benchmark and sampling setting, with the difference in each metric."""
 
+    several = len({row["grader"] for row in rows}) > 1
+
     def together(row: Row) -> str:
-        names = f"{row['model']} - {row['baseline']} on {row['problems']}"
+        names = f"{row['model']} - {row['baseline']} on {row['problems']}" + f" by {row['grader']}" * several
         seeds = f"{row['n_seeds']} seeds, " if (row["n_seeds"] or 1) > 1 else ""
         return f"{names} ({row['sampling']}, {seeds}{row['n_problems']:,} problems, {row['unscored']:.1%} unscored)"
 

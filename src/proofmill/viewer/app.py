@@ -6,6 +6,7 @@
     /problem/<kind>/<name>/<id>  the problem with the attempts and verdicts of several tables, and a form for grades
     /rollouts/<kind>/<name> a training's rollouts of one step with rewards and advantages; differences of the audit grader
     /rollout/<kind>/<name>/<id>  one rollout
+    /proposals/<kind>/<name>  attempts to grade by hand, so that a debiased score is known better
     /disagreements          the attempts whose grades by two graders differ most
     /curves.svg             curves of trainings; curves of scores by attempts or by cost
 
@@ -160,6 +161,7 @@ class Pages:
             funnel=table_pages.funnel(table, order),
             written=show_artifact.page_of(table).partition("\n")[2],  # without the title, which the page has
             drawn=drawn,
+            judged=table.kind == "grades" and table.stamp["entry"]["grader"] != "human",
             rolled=table.kind in list_trained() and (table.weights() / ROLLOUTS).exists(),
             per_page=table_pages.PAGE,
             twins=[
@@ -215,6 +217,11 @@ class Pages:
         )
         back = fields["back"] if fields["back"].startswith("/") and not fields["back"].startswith("//") else "/"
         return RedirectResponse(back, 303)
+
+    def proposals(self, request: Request) -> Response:
+        table = self.table(request)
+        shown = human_grades.propose_attempts(table)
+        return self.page("proposals", title=f"{table.name}: attempts to grade", table=table, shown=shown)
 
     def disagreements(self, request: Request) -> Response:
         entries = problem_pages.entries(self.results)
@@ -273,6 +280,7 @@ def application(book_of: Callable[[], Config], results: Path, token: str) -> Sta
             Route(f"/problem/{artifact}/{{row:path}}", pages.problem),
             Route(f"/rollouts/{artifact}", pages.rollouts),
             Route(f"/rollout/{artifact}/{{row}}", pages.rollout),
+            Route(f"/proposals/{artifact}", pages.proposals),
             Route("/disagreements", pages.disagreements),
             Route("/curves.svg", pages.curves),
             Route("/grade", pages.grade, methods=["POST"]),

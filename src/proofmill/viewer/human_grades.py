@@ -7,15 +7,23 @@ appended: a corrected grade is a new line, and the last grade of a response coun
 """
 
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
+
+from proofmill.artifacts.tables import Table
 from proofmill.graders.human_grades import read
+from proofmill.metrics.uncertainty.debiasing import propose
 from proofmill.runtime import append_log
 from proofmill.schema.errors import SettingError
+from proofmill.schema.names import kind_of
 
 LONGEST = 20_000  # characters of a comment
 
@@ -52,3 +60,47 @@ def add_grade(results: Path, responses: str, response: str, grade: str, max_poin
     path = file_of(results, responses)
     path.parent.mkdir(parents=True, exist_ok=True)
     append_log.append(path, [json.dumps(line, ensure_ascii=False).encode() + b"\n"])
+
+
+# -------------------------------------------------------------------------------------------------------------- proposals
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """The attempts of a table of grades to grade next, in this order."""
+
+    rows: Sequence[Mapping[str, Any]]  # response, problem, attempt
+    labels: int
+    attempts: int
+    responses: str
+    problems: str
+    path: Path
+
+
+def propose_attempts(grades: Table, number: int = 30) -> Proposals:
+    """Return the attempts whose grades by a person narrow a debiased score most (metrics/uncertainty/debiasing.py).
+
+    Raises SettingError unless the table has grades by a judge or a program.
+    """
+    entry = grades.stamp["entry"]
+    if kind_of(grades.name) != "grades" or entry["grader"] == "human":
+        raise SettingError(
+            f"{grades.name}: has no grades by a judge; expected a grades/<name> by one. Fix the address."
+        )
+    responses, results = entry["responses"], grades.results
+    columns = ["response", "problem", "attempt", "grade", "max_points"]
+    judged = grades.scan().filter(pl.col("grade").is_not_null()).select(columns).collect()
+    human = last_grades(results, responses)
+    given = [human.get(name) for name in judged["response"]]
+    human_N = np.array([grade["grade"] / (grade["max_points"] or 1) if grade else math.nan for grade in given])
+    names = judged["response"].to_list()
+    chosen = propose(names, (judged["grade"] / judged["max_points"]).to_numpy(), human_N, number)
+    rows = judged.select(columns[:3]).rows_by_key("response", named=True, unique=True)
+    return Proposals(
+        rows=[{"response": name, **rows[name]} for name in chosen],
+        labels=int((~np.isnan(human_N)).sum()),
+        attempts=judged.height,
+        responses=responses,
+        problems=Table(responses, results).stamp["entry"]["problems"],
+        path=file_of(results, responses),
+    )

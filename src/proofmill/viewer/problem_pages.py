@@ -77,13 +77,13 @@ def _entry(name: str, results: Path, *_: int) -> Row:
 
 
 def with_attempts(entries: Mapping[str, Row], problems: str) -> list[str]:
-    """Return the tables with attempts at a table's problems: grades, and ungraded responses."""
+    """Return the tables with attempts at a table's problems: grades, then ungraded responses, then graded ones."""
     responses = [
         name for name, entry in entries.items() if name.startswith("responses/") and entry["problems"] == problems
     ]
     grades = [name for name, entry in entries.items() if name.startswith("grades/") and entry["responses"] in responses]
     graded = {entries[name]["responses"] for name in grades}
-    return [*grades, *(name for name in responses if name not in graded)]
+    return [*grades, *sorted(responses, key=lambda name: name in graded)]
 
 
 def page(results: Path, problems: str, problem: str, chosen: Sequence[str], human: Mapping[str, Row]) -> ProblemPage:
@@ -134,7 +134,9 @@ def _column(results: Path, entries: Mapping[str, Row], name: str, problem: str, 
     verdicts = {row["response"]: row for row in Table(name, results).where("problem", problem)} if graded else {}
     rows = sorted(Table(responses, results).where("problem", problem), key=lambda row: row["attempt"])
     attempts = [AttemptView(row, verdicts.get(row["response"]), human.get(row["response"])) for row in rows[:MOST]]
-    max_points = max((row["max_points"] for row in verdicts.values() if row["max_points"]), default=7)
+    same = [name for name, entry in entries.items() if name.startswith("grades/") and entry["responses"] == responses]
+    scaled = verdicts.values() or (row for each in same for row in Table(each, results).where("problem", problem))
+    max_points = max((row["max_points"] for row in scaled if row["max_points"]), default=7)
     grader = entries[name]["grader"] if graded else ""
     return Column(name, entries[responses]["model"], grader, attempts, max(0, len(rows) - MOST), max_points)
 

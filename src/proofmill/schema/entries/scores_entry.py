@@ -112,6 +112,10 @@ class Scores(Entry):
         "Gold grades of the same responses, to compare `grades` with: by people, or by a program that is reliable for them.",
         None,
     )
+    debias: list[Annotated[str, Ref("grades")]] = doc(
+        "Grades of some of the same responses, by people or a better grader, that correct the scores of `grades`: a random draw, or those that `proofmill view` proposes.",
+        [],
+    )
     selected_by: list[Annotated[str, Ref("grades")]] = doc("Grades by which `best-at-k` selects, one per `grades`.", [])
     reduce: Literal["none", "mean", "median", "min", "max"] = doc("Combine several `grades` into one.", "none")
     tokenizer: WeightsRef | None = doc("Model whose tokenizer counts the tokens of `problems`.", None)
@@ -218,6 +222,10 @@ class Scores(Entry):
         gold = getattr(context.entries.get(self.gold_grades), "grader", "human")
         if gold not in ("human", *context.lists["graders"]):
             yield f"`gold-grades` is {self.gold_grades}, whose grader is {gold}; expected grades by `human` or by a program."
+        if self.debias and self.gold_grades:
+            yield "found `debias` and `gold-grades`; expected one of them. Compare the graders in another `scores` entry."
+        if self.debias and self.metrics and not kernels.keys() & {"avg-at-k", "solve-rate"}:
+            yield "`debias` corrects mean grades, and none is in `metrics`; expected avg-at-k or solve-rate. Add one."
         if self.gold_grades and self.models:
             yield "found `gold-grades` with `models`; expected `grades` of the same responses. Remove `models`."
         for pair in self.compare:
