@@ -134,3 +134,11 @@ def test_chosen_labels_are_noticed(graded):
     """Labels of the attempts with the most points are no random draw, and the page says so."""
     _, scores = graded(number=40, choose=lambda row: (points(row["text"]), row["response"]))
     assert "labelled attempts have more points by the judge than others" in scores.path.with_suffix(".md").read_text()
+
+
+def test_pair_with_one_labelled_model_has_no_debiased_difference(graded):
+    """The page says which model lacks labels."""
+    _, scores = graded(debias=["grades/strong-human"])
+    page = scores.path.with_suffix(".md").read_text()
+    assert "no debiased difference from api/weak, whose attempts have no labels" in page
+    assert scores.scan().collect().filter(pl.col("baseline").is_not_null()).height == 1

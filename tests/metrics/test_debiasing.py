@@ -88,6 +88,23 @@ def test_interval_holds_and_the_judge_alone_does_not(how):
     assert covered >= 182 and abs(np.mean(errors)) < 0.015 < np.mean(shift)
 
 
+def test_proposed_labels_do_not_shift_another_value_or_the_labels_alone():
+    """The share of full points by a strict judge stays unbiased, since strata are by its points; and so do labels alone."""
+    rng = np.random.default_rng(8)
+    shifts: dict[str, list[float]] = {"solved": [], "labels": []}
+    for seed in range(60):
+        problems, _, true = world(rng, 120, 2)
+        share = np.where(true > 0, rng.choice([0.5, 1.0], len(true), p=[0.6, 0.4]), rng.choice([0.0, 0.5], len(true)))
+        names, human = [str(n) for n in range(len(true))], np.full(len(true), math.nan)
+        for _ in range(4):
+            chosen = [int(name) for name in propose(names, share, human, 30, seed)]
+            human[chosen] = true[chosen]
+        solved = (share == 1).astype(float)
+        shifts["solved"].append(debias(problems, solved, human, share_N=share).value - true.mean())
+        shifts["labels"].append(debias(problems, solved, human, 0.0, share).value - true.mean())
+    assert all(abs(np.mean(some)) < 0.01 for some in shifts.values())
+
+
 def test_few_problems_have_no_interval():
     """Labels at fewer than five problems say too little of others; without labels there is no estimate."""
     rng = np.random.default_rng(5)

@@ -1,6 +1,7 @@
 """Compute the rows of a `scores` table with `debias`: each score of a judge, corrected by the grades of some attempts.
 
-Below the row of the judge are that of the debiased score and that of the labels alone.
+Below the row of the judge are that of the debiased score and that of the labels alone, which is by strata, too: a plain
+mean of proposed labels would be biased.
 """
 
 import math
@@ -9,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from proofmill.metrics.attempt_table import Row, Rows, is_scored, where
+from proofmill.metrics.attempt_table import Rows, is_scored, where
 from proofmill.metrics.kernels import OfAttempts
 from proofmill.metrics.metrics import METRICS, label
-from proofmill.metrics.score_rows import BLANK, Cell, compute_metric, find_rule, largest
+from proofmill.metrics.score_rows import BLANK, Cell, find_rule, largest
 from proofmill.metrics.uncertainty.debiasing import FEWEST, Debiased, debias, difference
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
@@ -26,17 +27,22 @@ def compute(groups: Groups, metrics: Sequence, entry: Scores) -> Iterator[dict[s
     """Yield the debiased row and the row of the labels alone, for each cell with labels and each metric."""
     for group, attempts, name, shown in _of_metrics(groups, metrics):
         kernel: Any = METRICS[name].apply
-        if (found := _debias(kernel, attempts)) is None:
+        found, alone = _debias(kernel, attempts), _debias(kernel, attempts, weight=0.0)
+        if found is None or alone is None:
             continue
-        scale = largest(kernel, attempts) or 1.0
-        ends = (None, None) if find_rule(attempts) else found.ends(entry.confidence)
-        low, high = (None if end is None else end * scale for end in ends)
-        whole = {"n_problems": len(found.terms), "unscored": 1 - len(_select_judged(attempts)) / len(attempts)}
-        numbers = {"value": found.value * scale, "low": low, "high": high, "n": len(_select_judged(attempts)), **whole}
-        row = {**BLANK, **group._asdict(), "metric": shown, "slice": "all"}
-        yield {**row, "grader": _name(group), **numbers}
-        labels = [{**attempt, "grade": attempt["human"][0]} for attempt in where(attempts, _is_labelled)]
-        yield {**row, "grader": "labels alone", **compute_metric(kernel, labels, entry)}
+        judged, scale = len(_select_judged(attempts)), largest(kernel, attempts) or 1.0
+        for name_of_row, one, size in (
+            (
+                _name(group),
+                found,
+                {"n": judged, "n_problems": len(found.terms), "unscored": 1 - judged / len(attempts)},
+            ),
+            ("labels alone", alone, {"n": found.labels, "n_problems": found.problems, "unscored": 0.0}),
+        ):
+            ends = (None, None) if find_rule(attempts) else one.ends(entry.confidence)
+            low, high = (None if end is None else end * scale for end in ends)
+            row = {**BLANK, **group._asdict(), "grader": name_of_row, "metric": shown, "slice": "all"}
+            yield {**row, "value": one.value * scale, "low": low, "high": high, **size}
 
 
 def compare(groups: Groups, metrics: Sequence, entry: Scores) -> Iterator[dict[str, Any]]:
@@ -80,6 +86,10 @@ def notices(groups: Groups, metrics: Sequence, entry: Scores) -> dict[Cell, list
             f"{found.labels:,} of {len(judged):,} attempts, at {found.problems:,} of {len(found.terms):,} problems, have "
             f"labels (`debias`); the judge's weight in {shown} is {found.weight:.2f}"
         ]
+        for other in [pair[1 - pair.index(group.model)] for pair in entry.compare if group.model in pair]:
+            rows = groups.get(group._replace(model=other))
+            if rows and not any(row["human"] for row in rows):
+                sentences[cell].append(f"no debiased difference from {other}, whose attempts have no labels")
         if found.problems < FEWEST:
             sentences[cell].append(f"an interval needs labels at {FEWEST} problems: grade more attempts")
         sentences[cell] += [
@@ -105,15 +115,11 @@ def _name(group: Cell) -> str:
     return f"{group.grader}, debiased"
 
 
-def _is_labelled(row: Row) -> bool:
-    return row["human"] is not None
-
-
 def _select_judged(attempts: Rows) -> Rows:
     return where(attempts, is_scored)
 
 
-def _debias(kernel: OfAttempts, attempts: Rows) -> Debiased | None:
+def _debias(kernel: OfAttempts, attempts: Rows, weight: float | None = None) -> Debiased | None:
     """Return the debiased metric of attempts with a grade by the judge. Raises TableError if labels have another scale."""
     scale, rows = largest(kernel, attempts) or 1.0, _select_judged(attempts)
     if odd := next((row for row in rows if row["human"] and row["human"][1] != row["max_points"]), None):
@@ -124,13 +130,18 @@ def _debias(kernel: OfAttempts, attempts: Rows) -> Debiased | None:
     labels = [kernel.value({**row, "grade": row["human"][0]}) if row["human"] else math.nan for row in rows]
     human_N = np.array([math.nan if value is None else value for value in labels], dtype=float) / scale
     judged_N = np.array([kernel.value(row) or 0.0 for row in rows], dtype=float) / scale
-    return debias([row["problem"] for row in rows], judged_N, human_N)
+    return debias([row["problem"] for row in rows], judged_N, human_N, weight, _shares(rows))
+
+
+def _shares(rows: Rows) -> np.ndarray:
+    """Return the judge's share of the points: strata and proposals are by it, whatever the metric is."""
+    return np.array([row["grade"] / row["max_points"] for row in rows])
 
 
 def _find_odd(judged: Rows) -> Iterator[tuple[str, str]]:
     """Yield what labelled attempts have more or less of than others to which the judge gives like grades."""
     labelled_N = np.array([row["human"] is not None for row in judged])
-    share_N = np.array([row["grade"] / row["max_points"] for row in judged])
+    share_N = _shares(judged)
     stratum_N = np.where(share_N <= 0, 0, np.where(share_N < 1, 1, 2))
     for what, values_N in (
         ("points by the judge", share_N),

@@ -54,12 +54,17 @@ class Debiased:
 
 
 def debias(
-    problems: Sequence[str], judged_N: np.ndarray, human_N: np.ndarray, weight: float | None = None
+    problems: Sequence[str],
+    judged_N: np.ndarray,
+    human_N: np.ndarray,
+    weight: float | None = None,
+    share_N: np.ndarray | None = None,
 ) -> Debiased | None:
     """Return the debiased mean of N attempts; None without human grades.
 
-    `judged_N` and `human_N` are shares of the points; NaN is an attempt without a human grade. `weight` is chosen for the
-    least error by default. Raises ValueError for grades outside of 0 to 1.
+    `judged_N` and `human_N` are shares of the points, or another value from 0 to 1; NaN is an attempt without a human grade.
+    `weight` is chosen for the least error by default. `share_N` are the judge's shares of the points, which decide the
+    strata, if `judged_N` is another value: `propose` draws by them. Raises ValueError for values outside of 0 to 1.
     """
     labelled_N = ~np.isnan(human_N)
     both = np.concatenate([judged_N, human_N[labelled_N]])
@@ -68,7 +73,7 @@ def debias(
     if not 0 <= both.min() <= both.max() <= 1:
         raise ValueError(f"grades from {both.min():g} to {both.max():g}; expected shares of the points, from 0 to 1.")
     names, number_N = np.unique(np.asarray(problems), return_inverse=True)
-    plan = _Plan(number_N, len(names), _strata(judged_N, labelled_N), labelled_N)
+    plan = _Plan(number_N, len(names), _strata(judged_N if share_N is None else share_N, labelled_N), labelled_N)
     without, of_judge = plan.terms(np.zeros(len(judged_N)), human_N), plan.terms(judged_N, -judged_N)
     if weight is None:  # the error is that of `without` + weight * `of_judge`
         square = float((of_judge.terms_P**2).sum())
@@ -126,9 +131,9 @@ class _Plan:
         return _Terms(value, (drawn_P - value) / self.problems + deviations_PS @ enough_S, float(beyond))
 
 
-def _strata(judged_N: np.ndarray, labelled_N: np.ndarray) -> np.ndarray:
+def _strata(share_N: np.ndarray, labelled_N: np.ndarray) -> np.ndarray:
     """Return the strata, numbered: no points, some, all. One with few labels joins its neighbor with fewer."""
-    stratum_N = np.where(judged_N <= 0, 0, np.where(judged_N < 1, 1, 2))
+    stratum_N = np.where(share_N <= 0, 0, np.where(share_N < 1, 1, 2))
     while True:
         present, stratum_N = np.unique(stratum_N, return_inverse=True)
         labels_S = np.bincount(stratum_N[labelled_N], minlength=len(present))
