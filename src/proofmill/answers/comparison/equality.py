@@ -10,7 +10,14 @@ from fractions import Fraction
 from functools import partial
 
 from proofmill.answers.comparison import identities
-from proofmill.answers.comparison.families import are_renamed, compare_families, has_letters, is_progression
+from proofmill.answers.comparison.families import (
+    are_renamed,
+    compare_families,
+    has_letters,
+    have_other_constants,
+    have_same_residues,
+    is_progression,
+)
 from proofmill.answers.comparison.relations import compare_relations, list_values
 from proofmill.answers.comparison.sets import compare_sets, find_cuts, match_members
 from proofmill.answers.comparison.values import Unclear, equal_values, expression, rational
@@ -74,7 +81,7 @@ def equal(gold: Form, answer: Form) -> bool:
     for kind, compare in _COMPARED:
         if isinstance(gold, kind) or isinstance(answer, kind):
             return compare(gold, answer)
-    return equal_values(gold, answer) or are_renamed(gold, answer)
+    return equal_values(gold, answer) or are_renamed(gold, answer) or have_other_constants(gold, answer)
 
 
 def may_agree(gold: Form, answer: Form) -> str:
@@ -210,7 +217,7 @@ def _congruences(gold: Form, answer: Form) -> bool:
         if isinstance(other, Words):
             raise Unclear("words that are not understood")
         if _has_residues(other):
-            return False
+            return have_same_residues(gold, answer)
         if isinstance(other, Number) and isinstance(residue, Number) and isinstance(modulus, Number):
             if congruence.name is None and modulus.value and residue.value % modulus.value == other.value:
                 raise Unclear("a remainder, or all numbers that leave it")
@@ -297,6 +304,11 @@ def _words(gold: Form, answer: Form) -> bool:
             return True
         if one[0] == other[0] == "date" and len(one) == len(other):
             return False
+        names = [sorted(re.split(r",? and |, ", words.text)) for words in (gold, answer)]
+        if names[0] == names[1] or (len(one) == 2 and sorted(one) == sorted(other)):
+            return True  # `Bob and Carol`, `the triangle is isosceles`
+        if sorted(one) == sorted(other):
+            raise Unclear("the order of the words")
         if set(one) < set(other) or set(other) < set(one) or max(len(one), len(other)) > 3:
             raise Unclear("words that are not understood")
         return False

@@ -1,5 +1,6 @@
 """Compare answers with letters that stand for any number of a kind: constants, multiples, arithmetic progressions."""
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
@@ -52,6 +53,27 @@ def is_progression(congruence: CongruenceAnswer, other: Form) -> bool:
     return identities.same(abs(step), expression(congruence.modulus)) and _whole(
         (offset - expression(congruence.residue)) / step
     )
+
+
+MOST_RESIDUES = 100_000  # of a common modulus
+
+
+def have_same_residues(gold: Form, answer: Form) -> bool:
+    """Compare congruences of one name with several residues, `n = 1, 3 mod 4`, with one, `n = 1 mod 2`."""
+    sides: list[list[tuple[int, int]]] = []
+    for form in (gold, answer):
+        members = form.members if isinstance(form, Several) else (form,)
+        known = [m for m in members if isinstance(m, CongruenceAnswer)]
+        numbers = [(m.residue.value, m.modulus.value) for m in known
+                   if isinstance(m.residue, Number) and isinstance(m.modulus, Number)]  # fmt: skip
+        if len(numbers) < len(members) or any(part.denominator > 1 or n < 1 for part, n in numbers):
+            raise Unclear("a condition on whole numbers")
+        sides.append([(int(residue), int(modulus)) for residue, modulus in numbers])
+    common = math.lcm(*(modulus for side in sides for _, modulus in side))
+    if common > MOST_RESIDUES:
+        raise Unclear("a condition on whole numbers")
+    one, other = ({n for n in range(common) if any((n - r) % m == 0 for r, m in side)} for side in sides)
+    return one == other
 
 
 def rename(form: Any, letters: dict[str, str]) -> Any:
@@ -124,6 +146,20 @@ def are_renamed(gold: Form, answer: Form, sure: bool = False) -> bool:
     if equal and (permuted or unsure) and not sure:
         raise Unclear("constants may have other names")
     return equal and not permuted and not unsure
+
+
+def have_other_constants(gold: Form, answer: Form) -> bool:
+    """Return False for two different values. Raises Unclear if each has constants that the other does not have."""
+    if isinstance(gold, Formula) and isinstance(answer, Formula):
+        one, other = ({*getattr(expression(form), "free_symbols", ())} for form in (gold, answer))
+        own = (one - other, other - one)
+        if one & other and all(any(map(_is_named_constant, some)) for some in own):
+            raise Unclear("constants may have other names")
+    return False
+
+
+def _is_named_constant(symbol: Any) -> bool:
+    return bool(re.fullmatch(r"[ABCDK](?:_.+)?|[ck]_.+", symbol.name))
 
 
 def _plain(symbol: Any) -> str:

@@ -141,7 +141,12 @@ def variable(form: Form) -> str | None:
     if not isinstance(form, Formula) or form.latex in ("e", "\\pi", "\\infty", "-\\infty"):
         return None
     text = form.latex
-    if (text.isalpha() and len(text) == 1) or (text[0] == "\\" and text[1:].isalpha()) or "_" in text[:2]:
+    if (
+        re.fullmatch(r"[a-z]\([a-z]\)", text)
+        or (text.isalpha() and len(text) == 1)
+        or (text[0] == "\\" and text[1:].isalpha())
+        or "_" in text[:2]
+    ):
         return text
     return None
 

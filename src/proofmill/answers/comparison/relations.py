@@ -6,11 +6,17 @@ from fractions import Fraction
 from typing import Any
 
 from proofmill.answers.comparison import identities
-from proofmill.answers.comparison.families import Equal, are_alike, are_renamed, same_function
+from proofmill.answers.comparison.families import (
+    Equal,
+    are_alike,
+    are_renamed,
+    have_other_constants,
+    same_function,
+)
 from proofmill.answers.comparison.real_sets import TURNED, variable
 from proofmill.answers.comparison.sets import as_interval, compare_sets
 from proofmill.answers.comparison.values import Unclear, expression, value
-from proofmill.answers.reading.forms import Form, Formula, Number, Relation, Several
+from proofmill.answers.reading.forms import Form, Formula, Number, Qualified, Relation, Several, Words
 
 
 def compare_relations(gold: Form, answer: Form, equal: Equal) -> bool:
@@ -23,14 +29,22 @@ def compare_relations(gold: Form, answer: Form, equal: Equal) -> bool:
             return equal(gold, relation.sides[1])  # a gold answer like this is an equation
         if as_interval(relation) and as_interval(other):
             return compare_sets(gold, answer, equal)
-        return any(
-            equal(*((value, other) if relation is gold else (other, value))) for value in list_values(relation, equal)
-        )
+        if isinstance(other, Words) and any(isinstance(side, Qualified) for side in relation.sides):
+            raise Unclear("words that are not understood")
+        values = [*list_values(relation, equal)]
+        unnamed = not values and relation.signs == ("=",) and relation.name is None
+        if unnamed and equal(relation.sides[-1], other) and expression(relation.sides[0]).free_symbols:
+            raise Unclear("the left side of an equation is no name")
+        return any(equal(*((value, other) if relation is gold else (other, value))) for value in values)
     if len(gold.sides) == 3 and as_interval(gold) and as_interval(answer):
         return variable(gold.sides[1]) == variable(answer.sides[1]) and compare_sets(gold, answer, equal)
     gold, answer = _turn(gold), _turn(answer)
     if {*gold.signs, *answer.signs} == {"="} and gold.name and answer.name and _name_one(gold.name, answer.name):
-        return equal(gold.sides[-1], answer.sides[-1]) or are_renamed(gold, answer)
+        return (
+            equal(gold.sides[-1], answer.sides[-1])
+            or are_renamed(gold, answer)
+            or have_other_constants(gold.sides[-1], answer.sides[-1])
+        )
     mine, theirs = _by_name(gold), _by_name(answer)
     if mine and theirs and mine.keys() == theirs.keys():
         return all(equal(mine[name], theirs[name]) for name in mine)

@@ -50,9 +50,12 @@ _MONEY = re.compile(rf"^(?:\\\$|{_STYLE}\{{\s*\$\s*\}}|€|£|\\pounds|\\euro|Rs
 _CURRENCIES = {"€": "euro", "euro": "euro", "£": "pound", "pound": "pound", "rs": "rupee"}
 _HALF = re.compile(rf"\s*(?:{_STYLE}\{{)?\s*([AaPp])\.?\s*[Mm]\.?\s*\}}?$")
 _TAIL = re.compile(rf"^(.*?)\s*((?:{_STYLE}\{{[^{{}}]*\}}\s*(?:\^\{{?-?[0-9]\}}?)?\s*(?:/\s*)?)+)$", re.DOTALL)
-_BARE_TAIL = re.compile(r"^(-?[\d.,/{}\\frac ]*[\d}])(\s*)([A-Za-z][a-zA-Z]+(?:[ /][A-Za-z]+)*(?:\^\{?[23]\}?)?)$")
+_BARE_TAIL = re.compile(
+    r"^(-?[\d.,/{}\\fracpie ]*(?:[\d}]|\\pi))(\s*)([A-Za-z](?:[a-zA-Z]+|(?<= [A-Za-z])/[a-z]+)(?:[ /][A-Za-z]+)*(?:\^\{?[23]\}?)?)$"
+)
 _BASED = re.compile(
-    rf"(?:{_STYLE}|(?=\{{))?\{{?([0-9A-F]+)\}}?(?:_|\s*(?:{_STYLE}\{{)?\s*\(?(?:in\s+)?base\s*)\{{?(?:{_STYLE}\{{)?\s*([0-9]+|[a-z]+)\s*[)}}]*"
+    rf"(?:{_STYLE}|(?=\{{))?\{{?(?:([0-9A-F]+)|\(([0-9A-F]+)\))\}}?(?:_|\s*(?:{_STYLE}\{{)?\s*\(?(?:in\s+)?base\s*\}}?)"
+    rf"\{{?\(?(?:{_STYLE}\{{)?\s*([0-9]+|[a-z]+)\s*[)}}]*"
 )
 _WORD = re.compile(r"(?=.{3})[a-z]+[aeiouy][a-z]*|odd")  # `abc` is a product
 _LEAD = re.compile(
@@ -178,12 +181,18 @@ def _in_base(text: str, read: structures.Read) -> Form | None:
         return InBase((marked[1] or marked[2]).upper().lstrip("0") or "0", 16 if marked[1] else 2)
     if not (match := _BASED.fullmatch(text)):
         return None
-    base = int(match[2]) if match[2].isdigit() else words.value(match[2])
-    if base is None or not 2 <= base <= 36 or any(int(digit, 36) >= base for digit in match[1]):
+    digits, base = match[1] or match[2], int(match[3]) if match[3].isdigit() else words.value(match[3])
+    if base is None or not 2 <= base <= 36 or any(int(digit, 36) >= base for digit in digits):
         return None
     if base == 10:
-        return Number(Fraction(int(match[1])))
-    return InBase(match[1].lstrip("0") or "0", base)
+        return Number(Fraction(int(digits)))
+    return InBase(digits.lstrip("0") or "0", base)
+
+
+def _point(text: str, read: structures.Read) -> Form | None:
+    """Parse `A(2,0)`, a named point, as `A=(2,0)`; `C(8,3)` and `P(8,3)` count choices."""
+    found = re.fullmatch(r"([ABD-OQ-Z]'*(?:_[0-9])?)(\(.+,.+\))", text)
+    return read(f"{found[1]}={found[2]}") if found and is_closed(found[2][1:-1]) else None
 
 
 def _parse_after_words(text: str, read: structures.Read) -> Form | None:
@@ -282,6 +291,7 @@ def _add_quantities(text: str, read: structures.Read) -> Form | None:
 
 _READERS: tuple[Callable[[str, structures.Read], Form | None], ...] = (
     _number,
+    _point,
     _empty,
     _outer_braces,
     _date,

@@ -57,6 +57,11 @@ MEANING = frozenset(
 )  # fmt: skip
 
 
+_NAMES = {
+    "newton": "n", "joule": "j", "watt": "w", "volt": "v", "ampere": "a", "kelvin": "k", "hectare": "ha",
+}  # fmt: skip
+
+
 def singular(word: str) -> str:
     word = word.lower()
     return word[:-1] if word.endswith("s") and len(word) > 2 and not word.endswith("ss") else word
@@ -72,7 +77,11 @@ def canonical(unit: str) -> str | None:
     words = re.findall(r"[a-z$°¢€£µ]+|\^-?\d+|/", text)
     if not words or re.sub(r"[a-z$°¢€£µ^/\d\s-]+", "", text) or MEANING & set(words) or MULTIPLIERS.keys() & set(words):
         return None
-    return "".join(w if w[0] in "^/" else f" {singular(w)}" for w in words).strip().replace("/ ", "/")
+    return (
+        "".join(w if w[0] in "^/" else f" {_NAMES.get(singular(w), singular(w))}" for w in words)
+        .strip()
+        .replace("/ ", "/")
+    )
 
 
 def is_known(unit: str) -> bool:
