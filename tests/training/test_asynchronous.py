@@ -115,7 +115,9 @@ def expected_gradient(weights, entry: Grpo, groups, rollouts: pl.DataFrame) -> t
         chosen = logprobs.gather(1, ids[0, len(prompt) :, None]).squeeze(1)
         assert np.allclose(chosen.detach(), attempt.logprobs_T, atol=1e-4)
         entropy = -(logprobs.exp() * logprobs).sum(-1)
-        objective = row["advantage"] * (torch.exp(chosen - chosen.detach()) if entry.objective == "clipped" else chosen)
+        objective = row["advantage"] * (
+            torch.exp(chosen - chosen.detach()) if entry.objective in ("clipped", "gspo") else chosen
+        )
         if entry.loss == "sequence_sum":
             loss = loss - (objective + entry.entropy * entropy).sum() / count
             continue
@@ -133,6 +135,8 @@ def expected_gradient(weights, entry: Grpo, groups, rollouts: pl.DataFrame) -> t
         {"loss": "grpo", "mask-truncated": True, "max-tokens": 80},
         {"loss": "dr_grpo", "scale-rewards": "none"},
         {"loss": "sequence_sum", "objective": "reinforce", "entropy": 0.01, "scale-rewards": "batch"},
+        {"loss": "grpo", "objective": "gspo", "mask-divergence": 0.1},
+        {"loss": "bnpo", "objective": "cispo", "entropy": 0.01},
     ],
     ids=str,
 )

@@ -4,17 +4,19 @@ That each estimator's loss is its formula's, with a model and off policy: tests/
 """
 
 import math
+from functools import partial
 from typing import get_args, get_type_hints
 
 import pytest
 import torch
 from accelerate import Accelerator
+from torch.nn.utils.rnn import pad_sequence
 
 from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.entries.selfplay_entry import Selfplay
-from proofmill.training.losses.estimator import Step
-from proofmill.training.losses.policy import Objective, Tokens, divergence, policy_loss
-from proofmill.training.losses.registry import ESTIMATORS
+from proofmill.training.losses.estimator import Step, Tokens
+from proofmill.training.losses.policy import Objective, divergence, policy_loss
+from proofmill.training.losses.registry import ESTIMATORS, OBJECTIVES
 from proofmill.training.losses.sequence_sum import KL_BOUND
 from proofmill.training.losses.token_statistics import SUMS, TokenStatistics
 
@@ -35,7 +37,8 @@ def tokens(ratios, advantages, weights, entropies=None, reference=None) -> Token
 
 
 def test_every_loss_of_an_entry_has_an_estimator():
-    """The registry has the names that the entry allows."""
+    """The registries have the names that the entry allows."""
+    assert set(OBJECTIVES) == set(get_args(get_type_hints(Grpo)["objective"]))
     assert set(ESTIMATORS) == set(get_args(get_type_hints(Grpo)["loss"]))
 
 
@@ -162,3 +165,100 @@ def test_clipped_shares_count_tokens_by_the_sign_of_their_advantage():
     some = tokens([0.5, 0.5, 0.5, 2.0, 2.0, 2.0], [-1.0, 0.0, 0.5, -1.0, 0.0, 0.5], [1.0] * 6)
     _, sums = policy_loss(some, CLIPPED, 6)
     assert [sums[SUMS.index(name)].item() for name in ("low", "high")] == [1, 1]
+
+
+# ------------------------------------------------------------------------------------------------- gradients in float64
+
+LENGTHS, ADVANTAGES, MOST = (1, 4, 3, 5), (1.0, -0.7, 0.4, -1.3), 6
+
+
+def number_of(value) -> float:
+    """Return a number, or the value of a tensor with a gradient."""
+    return value.item() if isinstance(value, torch.Tensor) else value
+
+
+def formula(changes, logprobs, advantages, kinds: Objective, references) -> torch.Tensor:
+    """Return the loss of rollouts one by one, from the papers' formulas; `changes` are log-probabilities minus old ones."""
+    low, high = 1 - kinds.low, 1 + kinds.high
+    sums = []
+    for change_T, logprob_T, advantage, reference_T in zip(changes, logprobs, advantages, references, strict=True):
+        terms = []
+        mean = sum(change_T) / len(change_T)
+        for change, logprob, reference in zip(change_T, logprob_T, reference_T, strict=True):
+            ratio = torch.exp(mean if kinds.objective == "gspo" else change)
+            bounded = min(max(ratio.item(), low), high)
+            if kinds.objective in ("clipped", "gspo"):
+                inside = low <= ratio.item() <= high
+                term = min(ratio * advantage, (ratio if inside else bounded) * advantage, key=number_of)
+                if kinds.dual_clip and advantage < 0:
+                    term = max(term, kinds.dual_clip * advantage, key=number_of)
+            else:
+                weight = bounded if kinds.objective == "cispo" else min(ratio.item(), high)
+                term = weight * advantage * logprob
+            if kinds.mask_divergence is not None and advantage < 0 and -mean.item() > kinds.mask_divergence:
+                term = 0.0
+            gap = reference - logprob
+            bound = KL_BOUND if kinds.loss == "sequence_sum" else math.inf
+            gap = gap if abs(gap.item()) <= bound else gap.detach().clamp(-bound, bound)
+            terms.append(term - kinds.kl * (torch.exp(gap) - gap - 1))
+        sums.append(sum(terms))
+    count, tokens = len(LENGTHS), sum(LENGTHS)
+    return -{
+        "grpo": sum(part / length for part, length in zip(sums, LENGTHS, strict=True)) / count,
+        "dapo": sum(sums) / (tokens + 1),
+        "bnpo": sum(sums) / tokens,
+        "dr_grpo": sum(sums) / (count * MOST),
+        "sequence_sum": sum(sums) / count,
+    }[kinds.loss]
+
+
+@pytest.mark.parametrize("flat", [False, True], ids=["padded", "flat"])
+@pytest.mark.parametrize("shift", [0.0, 0.4], ids=["on-policy", "stale"])
+@pytest.mark.parametrize("objective", [*OBJECTIVES])
+@pytest.mark.parametrize("loss", [*ESTIMATORS])
+@pytest.mark.parametrize("further", [{}, {"dual_clip": 1.5}, {"mask_divergence": 0.05}, {"kl": 0.1}], ids=str)
+def test_gradient_is_that_of_the_formula_in_float64(loss, objective, shift, flat, further):
+    """Each objective with each estimator, in two micro-batches, on policy and stale: the papers' formulas by autograd."""
+    if "dual_clip" in further and objective in ("reinforce", "cispo"):
+        further = {}
+    generator = torch.Generator().manual_seed(11)
+    random = partial(torch.randn, generator=generator, dtype=torch.float64)
+    scores = [random(length, 5) for length in LENGTHS]
+    olds = [shift * random(length) for length in LENGTHS]
+    gaps = [random(length) for length in LENGTHS]
+    kinds = Objective(low=0.2, high=0.3, entropy=0.0, loss=loss, objective=objective, **further)
+    gradients = []
+    for ours in (True, False):
+        weights = [score.clone().requires_grad_() for score in scores]
+        logprobs = [torch.log_softmax(weight, dim=-1)[:, 0] for weight in weights]
+        old = [now.detach() + by for now, by in zip(logprobs, olds, strict=True)]
+        references = [now.detach() + by for now, by in zip(logprobs, gaps, strict=True)]
+        if not ours:
+            changes = [now - before for now, before in zip(logprobs, old, strict=True)]
+            total = formula(changes, logprobs, ADVANTAGES, kinds, references)
+            total.backward()
+            gradients.append((total.detach(), [weight.grad for weight in weights]))
+            continue
+        step = Step(torch.tensor(LENGTHS), len(LENGTHS), sum(LENGTHS), sum(LENGTHS) + 1.0, MOST)
+        divisors_N = torch.as_tensor(ESTIMATORS[loss].divisors(step)).expand(len(LENGTHS)).double()
+        total = torch.zeros(())
+        for start in (0, 2):
+            rows = range(start, start + 2)
+            columns = [pad_sequence([each[n] for n in rows], batch_first=True) for each in (logprobs, old, references)]
+            mask_NT = pad_sequence([torch.ones(LENGTHS[n]) for n in rows], batch_first=True).bool()
+            per_row = [torch.tensor([float(values[n]) for n in rows], dtype=torch.float64)[:, None].expand_as(mask_NT)
+                       for values in (ADVANTAGES, divisors_N.reciprocal())]  # fmt: skip
+            now, before, reference = columns
+            some = [now, before, per_row[0], per_row[1] * mask_NT, torch.zeros_like(now), reference]
+            number_NT = torch.arange(2)[:, None].expand_as(mask_NT)
+            flat_or_padded = [column[mask_NT] for column in (*some, number_NT)] if flat else [*some, None]
+            *six, numbers = flat_or_padded
+            part, _ = policy_loss(Tokens(*six, rollouts=numbers), kinds, sum(LENGTHS))
+            part.backward(retain_graph=True)
+            total = total + part.detach()
+        gradients.append((total, [weight.grad for weight in weights]))
+    (value, found), (wanted_value, wanted) = gradients
+    assert value.item() == pytest.approx(wanted_value.item(), rel=1e-10, abs=1e-12)
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
+    assert any(one.abs().max() > 0 for one in found)

@@ -6,8 +6,8 @@ import torch
 from trl import GRPOTrainer
 
 from proofmill.training.losses import shared_prompts
-from proofmill.training.losses.estimator import Step
-from proofmill.training.losses.policy import Objective, Tokens, policy_loss
+from proofmill.training.losses.estimator import Step, Tokens
+from proofmill.training.losses.policy import Objective, policy_loss
 from proofmill.training.losses.registry import ESTIMATORS
 from proofmill.training.losses.token_statistics import TokenStatistics
 

@@ -90,8 +90,8 @@ class Grpo(Entry):
         "Aggregation of the token losses. `grpo`: mean over rollouts of each rollout's mean. `bnpo`: mean over all tokens of a step. `dapo`: the same, but each of the `mini-batches` of a rollout batch divides by the mean number of tokens of a step. `dr_grpo`: sum divided by rollouts times `max-tokens`. `sequence_sum`: sum divided by rollouts (QED-Nano).",
         "dapo",
     )
-    objective: Literal["clipped", "reinforce"] = doc(
-        "Policy objective: PPO's clipped ratio (`clipped`), or log-probabilities weighted by the ratio, capped at 1 + `epsilon-high` (`reinforce`).",
+    objective: Literal["clipped", "gspo", "reinforce", "cispo"] = doc(
+        "Policy objective: PPO's clipped ratio of each token (`clipped`), or of each rollout (`gspo`, in its paper with `loss: grpo`); or log-probabilities weighted by the ratio, capped at 1 + `epsilon-high` (`reinforce`) and also at 1 - `epsilon` from below (`cispo`).",
         "clipped",
     )
     scale_rewards: Literal["group", "batch", "none"] = doc(
@@ -104,6 +104,12 @@ class Grpo(Entry):
     entropy: float = doc("Weight of the mean entropy over tokens (`sequence_sum`: of the sum).", 0.0, ge=0)
     epsilon: float = doc("Lower clipping range of the ratio, below 1.", 0.2, gt=0)
     epsilon_high: float | None = doc("Upper clipping range of the ratio, above 1. Default: `epsilon`.", None, gt=0)
+    dual_clip: float | None = doc("Maximum ratio for negative advantages (dual-clip PPO).", None, gt=1)
+    mask_divergence: float | None = doc(
+        "Exclude rollouts with a negative advantage whose mean log-probability of a token has fallen by more than this since they were sampled (off-policy sequence masking of DeepSeek-V3.2). By default, none is excluded.",
+        None,
+        ge=0,
+    )
     iterations: Count = doc("Updates on each rollout batch.", 1)
     mini_batches: Count = doc("Mini-batches: optimizer steps for one rollout batch, each on its own part.", 1)
     max_staleness: int = doc(
@@ -179,8 +185,10 @@ class Grpo(Entry):
         if not (self.rewards or self.preferences):
             yield "found neither `rewards` nor `preferences`; expected at least one. Set one."
         yield from self._preference_faults(context)
-        if self.objective == "reinforce" and self.loss != "sequence_sum":
-            yield f"found `objective: reinforce` with `loss: {self.loss}`; expected `loss: sequence_sum`. Set it."
+        if self.dual_clip is not None and self.objective not in ("clipped", "gspo"):
+            yield f"found `dual-clip` with `objective: {self.objective}`; expected `clipped` or `gspo`. Remove `dual-clip`."
+        if self.dual_clip is not None and self.dual_clip <= 1 + (self.epsilon_high or self.epsilon):
+            yield f"`dual-clip` is {self.dual_clip:g}; expected more than 1 + `epsilon-high`, the upper clipping limit."
         if self.reference_sync_steps and (not self.kl or self.lora):
             yield "`reference-sync-steps` needs a separate reference model; expected `kl` above 0 and no `lora`."
         if self.audit:

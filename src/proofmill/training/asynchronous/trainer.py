@@ -34,8 +34,8 @@ from proofmill.training.asynchronous.rollout_queue import RolloutQueue
 from proofmill.training.asynchronous.sampler import Sampler
 from proofmill.training.asynchronous.worker import PendingGroup, Worker
 from proofmill.training.checkpoints import MOST_KEPT
-from proofmill.training.losses.estimator import Step
-from proofmill.training.losses.policy import Objective, Tokens, policy_loss
+from proofmill.training.losses.estimator import Step, Tokens
+from proofmill.training.losses.policy import Objective, policy_loss
 from proofmill.training.losses.registry import ESTIMATORS
 from proofmill.training.losses.token_statistics import TokenStatistics
 from proofmill.training.rollout_log import ROLLOUT_LOG, RolloutLog
@@ -188,7 +188,13 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
     def _pack(self, rollouts_N: Sequence[TrainedRollout], tokens: float) -> dict[str, torch.Tensor]:
         """Pack a micro-batch, with `weights` of its M trained tokens and the tokens of the step on all devices."""
         weights = [torch.full((len(one.ids_T),), one.weight, dtype=torch.float32) for one in rollouts_N]
-        return {**tree(rollouts_N).pack(), "weights": torch.cat(weights), "step_tokens": torch.tensor(tokens)}
+        lengths_N = torch.tensor([len(one.ids_T) for one in rollouts_N])
+        return {
+            **tree(rollouts_N).pack(),
+            "weights": torch.cat(weights),
+            "rollouts": torch.arange(len(rollouts_N)).repeat_interleave(lengths_N),
+            "step_tokens": torch.tensor(tokens),
+        }
 
     # ------------------------------------------------------------------------------------------------------------ loss
 
@@ -202,7 +208,14 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         outputs = model(**{name: inputs[name].unsqueeze(0) for name in names}, fused_lm_head=True, **tree)
         index_M = inputs["token_index"]
         logprobs_M, entropies_M = outputs.log_probs.flatten()[index_M], outputs.entropy.flatten()[index_M]
-        tokens = Tokens(logprobs_M, inputs["old_log_probs"], inputs["advantages"], inputs["weights"], entropies_M)
+        tokens = Tokens(
+            logprobs_M,
+            inputs["old_log_probs"],
+            inputs["advantages"],
+            inputs["weights"],
+            entropies_M,
+            rollouts=inputs["rollouts"],
+        )
         loss, sums = policy_loss(tokens, self.objective, inputs["step_tokens"])
         self.statistics.add(sums)
         if self.accelerator.sync_gradients:

@@ -1,9 +1,9 @@
 """The loss of a policy: an objective for each token, and its weighted sum over tokens.
 
-From: PPO's clipped ratio as GRPO uses it (DeepSeekMath, section 4.1), PPO's dual clip (arXiv 1912.09729, equation 5), and
-the REINFORCE objective of QED-Nano's trainer (PipelineRL). Tests compare the loss of each estimator with the formulas.
+Each objective and each estimator has a file with its formula (registry.py). Tests compare losses and gradients with the
+formulas.
 
-Axes: N rollouts, T tokens. Tensors of tokens are of shape (N, T) if padded, or flat.
+Axes: N rollouts, T tokens.
 """
 
 import math
@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from proofmill.training.losses.registry import ESTIMATORS
+from proofmill.training.losses.estimator import Clipping, Tokens
+from proofmill.training.losses.registry import ESTIMATORS, OBJECTIVES
 from proofmill.training.losses.token_statistics import summarize
 
 
@@ -27,41 +28,32 @@ class Objective:
     objective: str = "clipped"
     kl: float = 0.0
     dual_clip: float | None = None
+    mask_divergence: float | None = None  # see `policy_loss`
 
     @classmethod
     def of(cls, entry: Any) -> "Objective":
         """Read the objective of an entry of `grpo` or `selfplay`."""
         high = entry.epsilon if entry.epsilon_high is None else entry.epsilon_high
-        named = {
-            name: getattr(entry, name) for name in ("loss", "objective", "kl", "dual_clip") if hasattr(entry, name)
-        }
+        fields = ("loss", "objective", "kl", "dual_clip", "mask_divergence")
+        named = {name: getattr(entry, name) for name in fields if hasattr(entry, name)}
         return cls(entry.epsilon, high, entry.entropy, **named)
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """The tokens of a micro-batch. All tensors have one shape; advantages and correction broadcast to it."""
-
-    logprobs: torch.Tensor
-    old: torch.Tensor  # log-probabilities when the tokens were sampled
-    advantages: torch.Tensor
-    weights: torch.Tensor  # in the sum over tokens; 0 for those that are not trained on
-    entropies: torch.Tensor
-    reference: torch.Tensor | None = None  # log-probabilities of the reference model, if `kl` is positive
-    correction: torch.Tensor | None = None  # our probabilities over those of the engine that sampled
 
 
 def policy_loss(tokens: Tokens, objective: Objective, step_tokens: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a micro-batch's part of the step's loss, and what `token_statistics` adds up over micro-batches.
 
-    `step_tokens` are the trained tokens of the step on all devices.
+    `step_tokens` are the trained tokens of the step on all devices. A rollout with a negative advantage whose mean
+    log-probability has fallen by more than `mask_divergence` since it was sampled adds nothing but its divergence and
+    entropy (off-policy sequence masking: DeepSeek-V3.2, arXiv 2512.02556, section 3.1).
     """
-    estimator = ESTIMATORS[objective.loss]
-    ratios, kl = torch.exp(tokens.logprobs - tokens.old), None
-    if objective.objective == "clipped":
-        values = clip(ratios, tokens.advantages, objective.low, objective.high, objective.dual_clip)
-    else:
-        values = reinforce(tokens.logprobs, ratios, tokens.advantages, objective.high)
+    estimator, kind = ESTIMATORS[objective.loss], OBJECTIVES[objective.objective]
+    changes, kl = tokens.logprobs - tokens.old, None
+    ratios = torch.exp(tokens.mean_by_rollout(changes) if kind.by_rollout else changes)
+    by = Clipping(objective.low, objective.high, objective.dual_clip)
+    values = kind.values(tokens.logprobs, ratios, tokens.advantages, by)
+    if objective.mask_divergence is not None:
+        fallen = tokens.mean_by_rollout(-changes.detach()) > objective.mask_divergence
+        values = torch.where(fallen & (tokens.advantages < 0), 0.0, values)
     if tokens.correction is not None:
         values = values * tokens.correction
     if objective.kl:
@@ -78,19 +70,6 @@ def policy_loss(tokens: Tokens, objective: Objective, step_tokens: Any) -> tuple
         high = (ratios > 1 + objective.high) & (tokens.advantages > 0)
         sums = summarize(trained, ratios, tokens.entropies, low, high, kl)
     return loss, sums
-
-
-def clip(
-    ratios: torch.Tensor, advantages: torch.Tensor, low: float, high: float, dual_clip: float | None = None
-) -> torch.Tensor:
-    """Return min(r A, clip(r, 1 - low, 1 + high) A) (PPO, equation 7); `dual_clip` is the largest r of the first term."""
-    free = ratios if dual_clip is None else torch.clamp(ratios, max=dual_clip)
-    return torch.min(free * advantages, torch.clamp(ratios, 1 - low, 1 + high) * advantages)
-
-
-def reinforce(logprobs: torch.Tensor, ratios: torch.Tensor, advantages: torch.Tensor, high: float) -> torch.Tensor:
-    """Return log p A weighted by the ratio, clipped at 1 + high and without gradient (PipelineRL's default)."""
-    return logprobs * advantages * torch.clamp(ratios, 0, 1 + high).detach()
 
 
 def divergence(logprobs: torch.Tensor, reference: torch.Tensor, bound: float = math.inf) -> torch.Tensor:

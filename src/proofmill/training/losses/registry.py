@@ -1,6 +1,6 @@
-"""Estimators by the name that `loss` of an entry has."""
+"""Estimators and objectives of tokens, by the names that `loss` and `objective` of an entry have."""
 
-from proofmill.training.losses import bnpo, dapo, dr_grpo, grpo, sequence_sum
+from proofmill.training.losses import bnpo, cispo, clipped, dapo, dr_grpo, grpo, gspo, reinforce, sequence_sum
 
 ESTIMATORS = {
     "grpo": grpo.ESTIMATOR,
@@ -8,4 +8,10 @@ ESTIMATORS = {
     "bnpo": bnpo.ESTIMATOR,
     "dr_grpo": dr_grpo.ESTIMATOR,
     "sequence_sum": sequence_sum.ESTIMATOR,
+}
+OBJECTIVES = {
+    "clipped": clipped.OBJECTIVE,
+    "reinforce": reinforce.OBJECTIVE,
+    "cispo": cispo.OBJECTIVE,
+    "gspo": gspo.OBJECTIVE,
 }
