@@ -9,15 +9,7 @@ import re
 from fractions import Fraction
 from functools import partial
 
-from proofmill.answers.comparison import identities
-from proofmill.answers.comparison.families import (
-    are_renamed,
-    compare_families,
-    has_letters,
-    have_other_constants,
-    have_same_residues,
-    is_progression,
-)
+from proofmill.answers.comparison import families, identities
 from proofmill.answers.comparison.relations import compare_relations, list_values
 from proofmill.answers.comparison.sets import compare_sets, find_cuts, match_members
 from proofmill.answers.comparison.values import Unclear, equal_values, expression, rational
@@ -63,7 +55,7 @@ def doubt(gold: Form, answer: Form) -> str:
             return "doubtful: only one of the two is a percentage"
         if gold.value != answer.value:
             return "doubtful: one is rounded from the other"
-    if isinstance(gold, Family) or isinstance(answer, Family) or are_renamed(gold, answer, sure=True):
+    if isinstance(gold, Family) or isinstance(answer, Family) or families.are_renamed(gold, answer, sure=True):
         return "doubtful: letters that stand for any number differ"
     if isinstance(gold, Relation) != isinstance(answer, Relation) and not find_cuts(gold, answer):
         return "doubtful: only one of the two has a name before its value"
@@ -81,7 +73,7 @@ def equal(gold: Form, answer: Form) -> bool:
     for kind, compare in _COMPARED:
         if isinstance(gold, kind) or isinstance(answer, kind):
             return compare(gold, answer)
-    return equal_values(gold, answer) or are_renamed(gold, answer) or have_other_constants(gold, answer)
+    return equal_values(gold, answer) or families.are_renamed(gold, answer)
 
 
 def may_agree(gold: Form, answer: Form) -> str:
@@ -93,9 +85,11 @@ def may_agree(gold: Form, answer: Form) -> str:
             return "a value and a condition"
         if any(isinstance(one, Words) and " " in one.text for one in members):
             return "words that are not understood"
-    if _has_cases(gold) != _has_cases(answer) and has_letters(gold) and has_letters(answer):
+    if families.have_other_constants(gold, answer):
+        return "constants may have other names"
+    if _has_cases(gold) != _has_cases(answer) and families.has_letters(gold) and families.has_letters(answer):
         return "cases"
-    if _has_residues(gold) != _has_residues(answer) and has_letters(gold) and has_letters(answer):
+    if _has_residues(gold) != _has_residues(answer) and families.has_letters(gold) and families.has_letters(answer):
         return "" if isinstance(gold, CongruenceAnswer) or isinstance(answer, CongruenceAnswer) else "a condition"
     return ""
 
@@ -189,10 +183,12 @@ def _quantities(gold: Form, answer: Form) -> bool:
         return identities.same(expression(gold.value), expression(answer.value) * rational(factor))
     quantity, other = (gold, answer) if isinstance(gold, Quantity) else (answer, gold)
     assert isinstance(quantity, Quantity), "one of them is"
-    if isinstance(other, Formula) and (bare := re.fullmatch(r"([0-9.]+) ([mghsLl])", other.latex)):
-        return _quantities(quantity, Quantity(readings(bare[1])[0], bare[2].lower(), known=True))
+    if isinstance(other, Formula) and (bare := re.fullmatch(r"([0-9.]+) ([mghsLl](?:\^\{?[23]\}?)?)", other.latex)):
+        return _quantities(quantity, Quantity(readings(bare[1])[0], str(units.canonical(bare[2])), known=True))
     if isinstance(other, Several | Interval | Operation | Words | InBase | Clock | CongruenceAnswer):
         return False
+    if isinstance(other, Formula) and re.match(r"[0-9.]+ [A-Za-z]", other.latex):
+        raise Unclear("letters that may be a unit")
     if equal(quantity.value, other):
         return True
     part = {"%": Fraction(1, 100)}.get(quantity.unit)
@@ -217,12 +213,12 @@ def _congruences(gold: Form, answer: Form) -> bool:
         if isinstance(other, Words):
             raise Unclear("words that are not understood")
         if _has_residues(other):
-            return have_same_residues(gold, answer)
+            return families.have_same_residues(gold, answer)
         if isinstance(other, Number) and isinstance(residue, Number) and isinstance(modulus, Number):
             if congruence.name is None and modulus.value and residue.value % modulus.value == other.value:
                 raise Unclear("a remainder, or all numbers that leave it")
             return False
-        return is_progression(congruence, other)
+        return families.is_progression(congruence, other)
     if not equal(gold.modulus, answer.modulus):
         return False
     if None not in (gold.name, answer.name) and gold.name != answer.name:
@@ -307,9 +303,7 @@ def _words(gold: Form, answer: Form) -> bool:
         names = [sorted(re.split(r",? and |, ", words.text)) for words in (gold, answer)]
         if names[0] == names[1] or (len(one) == 2 and sorted(one) == sorted(other)):
             return True  # `Bob and Carol`, `the triangle is isosceles`
-        if sorted(one) == sorted(other):
-            raise Unclear("the order of the words")
-        if set(one) < set(other) or set(other) < set(one) or max(len(one), len(other)) > 3:
+        if set(one) <= set(other) or set(other) <= set(one) or max(len(one), len(other)) > 3:
             raise Unclear("words that are not understood")
         return False
     words, other_form = (gold, answer) if isinstance(gold, Words) else (answer, gold)
@@ -384,7 +378,7 @@ def _in_order(one: Several, other: Several) -> Several:
 
 
 _COMPARED = (
-    (Family, partial(compare_families, equal=equal)),
+    (Family, partial(families.compare_families, equal=equal)),
     (Labeled, _compare_label),
     (Qualified, _compare_qualified),
     (Quantity, _quantities),

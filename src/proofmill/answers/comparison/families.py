@@ -149,12 +149,18 @@ def are_renamed(gold: Form, answer: Form, sure: bool = False) -> bool:
 
 
 def have_other_constants(gold: Form, answer: Form) -> bool:
-    """Return False for two different values. Raises Unclear if each has constants that the other does not have."""
+    """Return whether each of two values has as many constants that the other does not have.
+
+    One of them must be named as constants usually are: a capital, or with an index.
+    """
+    if isinstance(gold, Relation) and isinstance(answer, Relation) and {*gold.signs, *answer.signs} == {"="}:
+        gold, answer = gold.sides[-1], answer.sides[-1]
     if isinstance(gold, Formula) and isinstance(answer, Formula):
         one, other = ({*getattr(expression(form), "free_symbols", ())} for form in (gold, answer))
         own = (one - other, other - one)
-        if one & other and all(any(map(_is_named_constant, some)) for some in own):
-            raise Unclear("constants may have other names")
+        named = any(_is_named_constant(symbol) for some in own for symbol in some)
+        known = all(some and all(_plain(symbol) in _CONSTANTS for symbol in some) for some in own)
+        return bool(one & other) and named and known and len(own[0]) == len(own[1])
     return False
 
 

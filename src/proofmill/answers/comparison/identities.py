@@ -28,6 +28,7 @@ WHOLE = (("12", "18", "30"), ("7", "5", "11"), ("4", "9", "6"), ("15", "10", "3"
 FAR = (("1009/7", "2003/11", "-3001/13"), ("-5003/6", "709/9", "907/10"))  # for step functions
 _PRODUCT = re.compile(r"(?:[A-Z](?:\^(?:-?[0-9A-Za-z]|\{[^{}]*\}))?|\([A-Z]{2,}\)\^(?:\{[^{}]*\}|.))+")
 _DIGITS = re.compile(r"\\overline\{[A-Za-z0-9]{2,}\}")
+_MATRIX = re.compile(r"^-?[IEO]_?\{?[0-9n]?\}?$|diag")
 _TERMS = re.compile(r"(?<!\\)\b([FL])_(?:\{[^{}]*[nkm][^{}]*\}|[nkm])")  # Fibonacci and Lucas numbers
 _BARE_LOG = re.compile(r"\\log(?![A-Za-z_])")
 _SLASHED = re.compile(r"(/[0-9]+)(?=[A-Za-z(\\])(?!\\(?:cdot|times|text|pi\b$))")
@@ -47,6 +48,8 @@ def unclear(gold: str, answer: str, equal: bool) -> str:
             return f"the order of factors may matter in {min(mine - theirs)}"
     elif _DIGITS.search(gold) or _DIGITS.search(answer):
         return "a line over letters may join digits, or name a segment"
+    elif ("matrix" in gold) != ("matrix" in answer) and (_MATRIX.search(gold) or _MATRIX.search(answer)):
+        return "a name of a matrix"
     elif {*_TERMS.findall(gold)} & {*_TERMS.findall(answer)}:
         return "terms of a sequence may depend on each other"
     elif _BARE_LOG.search(gold) or _BARE_LOG.search(answer):

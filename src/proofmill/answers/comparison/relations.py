@@ -10,7 +10,6 @@ from proofmill.answers.comparison.families import (
     Equal,
     are_alike,
     are_renamed,
-    have_other_constants,
     same_function,
 )
 from proofmill.answers.comparison.real_sets import TURNED, variable
@@ -31,6 +30,10 @@ def compare_relations(gold: Form, answer: Form, equal: Equal) -> bool:
             return compare_sets(gold, answer, equal)
         if isinstance(other, Words) and any(isinstance(side, Qualified) for side in relation.sides):
             raise Unclear("words that are not understood")
+        chain = len(relation.sides) > 2 and {*relation.signs} == {"="}
+        members = other.members if chain and isinstance(other, Several) and other.kind == "list" else ()
+        if members and all(isinstance(member, Relation) for member in members):
+            raise Unclear("several equations, and one")
         values = [*list_values(relation, equal)]
         unnamed = not values and relation.signs == ("=",) and relation.name is None
         if unnamed and equal(relation.sides[-1], other) and expression(relation.sides[0]).free_symbols:
@@ -40,11 +43,11 @@ def compare_relations(gold: Form, answer: Form, equal: Equal) -> bool:
         return variable(gold.sides[1]) == variable(answer.sides[1]) and compare_sets(gold, answer, equal)
     gold, answer = _turn(gold), _turn(answer)
     if {*gold.signs, *answer.signs} == {"="} and gold.name and answer.name and _name_one(gold.name, answer.name):
-        return (
-            equal(gold.sides[-1], answer.sides[-1])
-            or are_renamed(gold, answer)
-            or have_other_constants(gold.sides[-1], answer.sides[-1])
-        )
+        if equal(gold.sides[-1], answer.sides[-1]) or are_renamed(gold, answer):
+            return True
+        if gold.name == answer.name and gold.name in ("C", "c"):
+            raise Unclear("constants may have other names")
+        return False
     mine, theirs = _by_name(gold), _by_name(answer)
     if mine and theirs and mine.keys() == theirs.keys():
         return all(equal(mine[name], theirs[name]) for name in mine)
@@ -59,8 +62,11 @@ def compare_relations(gold: Form, answer: Form, equal: Equal) -> bool:
 
 def _name_one(one: str, other: str) -> bool:
     """Return whether two names are of one thing: `y` and `f(x)` are."""
-    graph = {"y", *(name for name in (one, other) if re.fullmatch(r"[a-z]\(x\)", name))}
+    graph = {"y", *(name for name in (one, other) if re.fullmatch(r"[a-z]\([a-z]\)", name))}
     return are_alike(one, other) or (len(graph) == 2 and {one, other} == graph)
+
+
+_SLOPE = re.compile(r"\\frac\{dy\}\{dx\}|dy/dx")
 
 
 def _gives_all(relation: Relation, count: int) -> bool:
@@ -83,7 +89,10 @@ def _by_name(relation: Relation) -> dict[str, Form]:
 
 
 def _turn(relation: Relation) -> Relation:
-    """Return `5=x` and `2x=f(x)` as `x=5` and `f(x)=2x`."""
+    """Return `5=x` and `2x=f(x)` as `x=5` and `f(x)=2x`, and the name `y'` for `dy/dx`."""
+    first = relation.sides[0]
+    if relation.name is None and isinstance(first, Formula) and _SLOPE.fullmatch(first.latex):
+        return Relation(relation.sides, relation.signs, "y'")
     if relation.signs != ("=",) or relation.name is not None or not isinstance(relation.sides[1], Formula):
         return relation
     name = relation.sides[1].latex
@@ -101,7 +110,9 @@ def list_values(relation: Relation, equal: Equal) -> Iterator[Form]:
         if not _is_rounded(sides):
             raise Unclear("values next to an approximation sign differ")
         yield from sides
-    elif {*relation.signs} <= {"=", "in"} and (relation.name is not None or _is_calculation(relation, equal)):
+    elif ({*relation.signs} <= {"=", "in"} and (relation.name is not None or _is_calculation(relation, equal))) or (
+        relation.signs == ("=",) and _turn(relation).name == "y'"
+    ):
         yield relation.sides[-1]
     elif relation.signs == ("=",) and (_turn(relation) is not relation or _between_points(relation)):
         yield relation.sides[_between_points(relation)]

@@ -191,7 +191,9 @@ def _in_base(text: str, read: structures.Read) -> Form | None:
 
 def _point(text: str, read: structures.Read) -> Form | None:
     """Parse `A(2,0)`, a named point, as `A=(2,0)`; `C(8,3)` and `P(8,3)` count choices."""
-    found = re.fullmatch(r"([ABD-OQ-Z]'*(?:_[0-9])?)(\(.+,.+\))", text)
+    found = re.fullmatch(r"([A-Z]'*(?:_[0-9])?)(\(.+,.+\))", text)
+    if found and re.fullmatch(r"[CP]\([1-9a-z][0-9a-z+-]*,[0-9a-z][0-9a-z+-]*\)", text):
+        return None
     return read(f"{found[1]}={found[2]}") if found and is_closed(found[2][1:-1]) else None
 
 
@@ -247,13 +249,9 @@ def _parse_measured(text: str, read: structures.Read) -> Form | None:
     if not match or not match[1].strip():
         return None
     tail = " ".join(STYLED.sub(r" \1 ", match[match.re.groups]).split())
-    if (
-        match.re is _BARE_TAIL
-        and not match[2]
-        and not units.is_known(units.canonical(tail) or "")
-        and not _WORD.match(tail)
-    ):
-        return None  # `2ab` is a product
+    unknown = not units.is_known(units.canonical(tail) or "") and not _WORD.match(tail)
+    if match.re is _BARE_TAIL and unknown and (not match[2] or "^" in tail):
+        return None  # `2ab` and `2 mv^2` are products
     value = read(re.sub(r"(?:\\?[,;: ])+$", "", match[1]))
     if value is None or not tail or _BASIS.search(text):
         return value if not tail else None

@@ -90,6 +90,7 @@ _SAME: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r"(?:\{\}|(?<![\w)}\]]))(?:\^|_)(?:\{([0-9a-z]+)\}|([0-9]))\s*C_(?:\{([0-9a-z]+)\}|([0-9]))",
             r"\\binom{\1\2}{\3\4}",
         ),
+        (r"^\s*([0-9]+) to ([0-9]+) to ([0-9]+)\s*$", r"\1:\2:\3"),
         (r"(?:\\mathrm\{C\}|(?<![\w\\{])C)_\{?([0-9]+)\}?\^\{?([0-9]+)\}?", r"\\binom{\1}{\2}"),
         (r"(?:\{\}|(?<![\w)}\]]))\^\{?([0-9]+)\}?(?:\\!)*/(?:\\!)*_\{?([0-9]+)\}?", r"\\frac{\1}{\2}"),
         (r"\.([0-9]*)\\dot\{?([0-9])\}?([0-9]*)\\dot\{?([0-9])\}?", r".\1\\overline{\2\3\4}"),
@@ -119,6 +120,7 @@ def spell(text: str) -> str:
 def _ascii(text: str) -> str:
     """Return a text with the signs of other scripts spelled out."""
     text = re.sub("(?<=[①-⑳])(?=[①-⑳])", ",", text)
+    text = re.sub(r"√\s*([0-9]+(?:\.[0-9]+)?|[a-zA-Z])", r"\\sqrt{\1}", text)
     text = _RAISED.sub(lambda found: f"^{{{unicodedata.normalize('NFKC', found[0])}}}", text)
     text = _LOWERED.sub(lambda found: f"_{{{unicodedata.normalize('NFKC', found[0])}}}", text)
     return "".join(_letter(sign) for sign in text.translate(_SIGNS)).replace("−", "-")
