@@ -82,7 +82,7 @@ _SAME: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), kept)
     for pattern, kept in (
         (r"(?<![\w)}\]])\*\*(?=\S)([^*]+)(?<=\S)\*\*(?![\w({\[])", r"\1"),  # bold in Markdown
-        (r"(?<![\^_])\{([-+=<>])\}", r"\1"),
+        (r"(?<![\^_])(?<![A-Za-z]{2})\{([-+=<>])\}", r"\1"),
         (r"(?<=[0-9])\\?_(?=(?:[0-9]{3}\\?_)*[0-9]{3}(?![0-9_]))", ""),
         (r"\\(?:text)?color\{[A-Za-z]+\}|\\underline(?=\{-?[0-9.]+\})", ""),
         (r"\\(mathbb|mathbf|mathrm|Bbb)\s*([A-Za-z0-9])(?![A-Za-z])", r"\\\1{\2}"),
