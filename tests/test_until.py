@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 import polars as pl
 import pytest
 
+from mill import SMALL, Mill
 from proofmill.artifacts.tables import Table
 from proofmill.estimation.sequential import Band, looks, p_value
 from proofmill.planning.plan import RunPlan
@@ -289,3 +290,14 @@ def test_plan_forecasts_the_problems_of_a_rule(mill, tmp_path):
     made.make("problems/sums")
     stage = RunPlan(made.config, "responses/tried", made.results).stages["responses/tried"]
     assert stage.calls == 2 * 240 and stage.at_most and "by the difference: 120 at 0.05, " in stage.shows[0]
+
+
+def test_weights_in_the_job_are_asked_group_by_group(small, mill):
+    """A model in this process and a program as the grader: several groups, and an engine that is loaded once."""
+    rule = {"attempts": 1, "until": {"width": 0.18}, "grader": "arithmetic", "max-tokens": 24}
+    made = Mill(
+        small.results, **SMALL, **{"responses/rule": {"problems": "problems/train", "model": "sft/cold", **rule}}
+    )
+    table = made.make("responses/rule")
+    assert table.scan().collect().height in [*looks(48, 16)][1:-1]
+    assert "of at most 48 attempts" in table.stamp["ended"][0] and "the mean is between" in table.stamp["ended"][0]
