@@ -60,7 +60,7 @@ MOST_RESIDUES = 100_000  # of a common modulus
 
 def have_same_residues(gold: Form, answer: Form) -> bool:
     """Compare congruences of one name with several residues, `n = 1, 3 mod 4`, with one, `n = 1 mod 2`."""
-    sides: list[list[tuple[int, int]]] = []
+    sides, names = list[list[tuple[int, int]]](), set[str]()
     for form in (gold, answer):
         members = form.members if isinstance(form, Several) else (form,)
         known = [m for m in members if isinstance(m, CongruenceAnswer)]
@@ -69,6 +69,9 @@ def have_same_residues(gold: Form, answer: Form) -> bool:
         if len(numbers) < len(members) or any(part.denominator > 1 or n < 1 for part, n in numbers):
             raise Unclear("a condition on whole numbers")
         sides.append([(int(residue), int(modulus)) for residue, modulus in numbers])
+        names |= {m.name for m in known if m.name is not None}
+    if len(names) > 1:
+        return False
     common = math.lcm(*(modulus for side in sides for _, modulus in side))
     if common > MOST_RESIDUES:
         raise Unclear("a condition on whole numbers")
@@ -289,16 +292,16 @@ def _to_one_step(sides: list[list[Line]]) -> list[list[Line]]:
     """
     import sympy
 
+    if any(len(line[0]) > 1 for lines in sides for line in lines):
+        if len(sides[0]) != len(sides[1]):
+            raise Unclear("letters stand for any numbers")
+        return sides
     steps = [step for lines in sides for (step, *_), _ in lines]
     ratios = [sympy.nsimplify(sympy.simplify(step / steps[0]), rational=False) for step in steps]
     if not all(ratio.is_Rational and ratio != 0 for ratio in ratios):
         return sides
     whole = [abs(ratio * sympy.ilcm(1, *(r.q for r in ratios))) for ratio in ratios]
     common = sympy.ilcm(*whole)
-    if any(len(line[0]) > 1 for lines in sides for line in lines):
-        if len(sides[0]) != len(sides[1]):
-            raise Unclear("letters stand for any numbers")
-        return sides
     if sum(common // number for number in whole) > MOST_PARTS:
         raise Unclear("letters stand for any numbers")
     parts = iter([common // number for number in whole])

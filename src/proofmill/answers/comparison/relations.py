@@ -6,12 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from proofmill.answers.comparison import identities
-from proofmill.answers.comparison.families import (
-    Equal,
-    are_alike,
-    are_renamed,
-    same_function,
-)
+from proofmill.answers.comparison.families import Equal, are_alike, are_renamed, same_function
 from proofmill.answers.comparison.real_sets import TURNED, variable
 from proofmill.answers.comparison.sets import as_interval, compare_sets
 from proofmill.answers.comparison.values import Unclear, expression, value

@@ -190,8 +190,8 @@ def _in_base(text: str, read: structures.Read) -> Form | None:
 
 
 def _point(text: str, read: structures.Read) -> Form | None:
-    """Parse `A(2,0)`, a named point, as `A=(2,0)`; `C(8,3)` and `P(8,3)` count choices."""
-    found = re.fullmatch(r"([A-Z]'*(?:_[0-9])?)(\(.+,.+\))", text)
+    """Parse `A(2,0)`, a named point, as `A=(2,0)`; `C(8,3)` and `P(8,3)` count choices, `N(0,1)` is a distribution."""
+    found = re.fullmatch(r"([A-MO-TV-Z]'*(?:_[0-9])?)(\(.+,.+\))", text)
     if found and re.fullmatch(r"[CP]\([1-9a-z][0-9a-z+-]*,[0-9a-z][0-9a-z+-]*\)", text):
         return None
     return read(f"{found[1]}={found[2]}") if found and is_closed(found[2][1:-1]) else None
