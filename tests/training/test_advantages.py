@@ -263,3 +263,9 @@ def test_task_advantages_are_whitened_as_in_verl(replies):
         assert found == pytest.approx(whitened[places].numpy(), abs=2e-3)
     else:
         assert found.tolist() == [0]
+
+
+def test_equal_rewards_have_no_advantage_by_rounding():
+    """Eight equal thirds, as float32 has them: the trainer computes in float64, where their mean is one of them."""
+    totals_PG = torch.full((3, 8), 1 / 3)
+    assert advantages(totals_PG.double(), "group").abs().max() < 1e-6

@@ -20,6 +20,7 @@ RECIPE = {
     "responses/right": {"problems": "problems/bench", "model": "solutions"},
     "grades/right": {"responses": "responses/right", "grader": "arithmetic"},
     "grades/round-2": {"responses": "responses/right", "grader": "final-answer"},
+    "examples/one": {"responses": "responses/cold", "keep": [{"at-most-per-problem": 1}]},
     "overlaps/all": {"problems": ["problems/train"], "against": ["problems/bench"]},
     "scores/grades": {
         "grades": ["grades/cold", "grades/right"], "metrics": ["avg-at-k", "solve-rate"], "max-unscored": 1,
@@ -64,6 +65,7 @@ def test_rows_times_and_drops_are_those_of_the_tables(made):
     last = re.search(r"read 60 (?:[\w-]+ \d+ )*?([\w-]+) (\d+) Examples", shown)
     assert last and int(last[2]) == len(left)
     assert f"examples/cold: {made.table('examples/cold').stamp['counts']['kept']} kept" in shown
+    assert "examples/one: 12 kept; dropped: 12 at-most-per-problem" in shown
 
 
 def test_settings_can_be_read_back(made):

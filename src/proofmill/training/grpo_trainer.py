@@ -192,8 +192,9 @@ class GrpoTrainer(PolicyTrainer):
         rewards_NK = torch.tensor(shared[0], dtype=torch.float32, device=self.accelerator.device)
         weights_K = self.reward_weights.to(rewards_NK.device)
         self._totals_N = advantages.total(rewards_NK, weights_K, ~rewards_NK.isnan())
-        totals_PG = self._totals_N.reshape(-1, self.entry.group_size)
-        self._advantages_N = advantages.advantages(totals_PG, self.entry.scale_rewards).ravel()
+        # In float32 the mean of equal totals is not one of them, and a rounding error would become an advantage.
+        totals_PG = self._totals_N.double().reshape(-1, self.entry.group_size)
+        self._advantages_N = advantages.advantages(totals_PG, self.entry.scale_rewards).ravel().float()
         return rewards_NK
 
     def _row(self, problem: Mapping[str, Any], ids: Sequence[int]) -> dict[str, Any]:
