@@ -31,7 +31,7 @@ def _grade(line: str, where: str) -> Grade:
         response, value, full = grade["response"], grade["grade"], grade["max_points"]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise TableError(f"{where}: {line[:80]!r} is not a grade; {expected}") from error
-    fit = type(response) is str and type(value) in (int, float) and type(full) is int and 0 <= value <= full
+    fit = type(response) is str and type(value) in (int, float) and type(full) is int and 0 <= value <= full > 0
     if not fit:
         raise TableError(f"{where}: a grade of {value!r} out of {full!r} for {response!r}; {expected}")
     return {"comment": "", "by": "", "at": "", **grade, "grade": float(value)}

@@ -92,7 +92,7 @@ def propose_attempts(grades: Table, number: int = 30) -> Proposals:
     judged = grades.scan().filter(pl.col("grade").is_not_null()).select(columns).collect()
     human = last_grades(results, responses)
     given = [human.get(name) for name in judged["response"]]
-    human_N = np.array([grade["grade"] / (grade["max_points"] or 1) if grade else math.nan for grade in given])
+    human_N = np.array([grade["grade"] / grade["max_points"] if grade else math.nan for grade in given])
     names = judged["response"].to_list()
     chosen = propose(names, (judged["grade"] / judged["max_points"]).to_numpy(), human_N, number)
     rows = judged.select(columns[:3]).rows_by_key("response", named=True, unique=True)

@@ -14,7 +14,7 @@ from proofmill.metrics.attempt_table import Rows, is_scored, where
 from proofmill.metrics.kernels import OfAttempts
 from proofmill.metrics.metrics import METRICS, label
 from proofmill.metrics.score_rows import BLANK, Cell, find_rule, largest
-from proofmill.metrics.uncertainty.debiasing import FEWEST, Debiased, debias, difference
+from proofmill.metrics.uncertainty.debiasing import FEWEST, Debiased, debias, difference, stratify
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
 
@@ -129,7 +129,7 @@ def _debias(kernel: OfAttempts, attempts: Rows, weight: float | None = None) -> 
         )
     labels = [kernel.value({**row, "grade": row["human"][0]}) if row["human"] else math.nan for row in rows]
     human_N = np.array([math.nan if value is None else value for value in labels], dtype=float) / scale
-    judged_N = np.array([kernel.value(row) or 0.0 for row in rows], dtype=float) / scale
+    judged_N = np.array([kernel.value(row) for row in rows], dtype=float) / scale
     return debias([row["problem"] for row in rows], judged_N, human_N, weight, _shares(rows))
 
 
@@ -142,7 +142,7 @@ def _find_odd(judged: Rows) -> Iterator[tuple[str, str]]:
     """Yield what labelled attempts have more or less of than others to which the judge gives like grades."""
     labelled_N = np.array([row["human"] is not None for row in judged])
     share_N = _shares(judged)
-    stratum_N = np.where(share_N <= 0, 0, np.where(share_N < 1, 1, 2))
+    stratum_N = stratify(share_N)
     for what, values_N in (
         ("points by the judge", share_N),
         ("tokens", np.log1p([float(row["response_tokens"] or 0) for row in judged])),

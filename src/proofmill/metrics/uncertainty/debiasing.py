@@ -131,9 +131,14 @@ class _Plan:
         return _Terms(value, (drawn_P - value) / self.problems + deviations_PS @ enough_S, float(beyond))
 
 
+def stratify(share_N: np.ndarray) -> np.ndarray:
+    """Return 0 for no points, 1 for some, 2 for all."""
+    return np.where(share_N <= 0, 0, np.where(share_N < 1, 1, 2))
+
+
 def _strata(share_N: np.ndarray, labelled_N: np.ndarray) -> np.ndarray:
     """Return the strata, numbered: no points, some, all. One with few labels joins its neighbor with fewer."""
-    stratum_N = np.where(share_N <= 0, 0, np.where(share_N < 1, 1, 2))
+    stratum_N = stratify(share_N)
     while True:
         present, stratum_N = np.unique(stratum_N, return_inverse=True)
         labels_S = np.bincount(stratum_N[labelled_N], minlength=len(present))
@@ -170,7 +175,7 @@ def propose(
     Each goes to the stratum whose variance it lowers most, as `debias` computes it (Neyman's allocation, with at least LEAST
     in each stratum). Within a stratum it is a random draw, so the mean stays unbiased.
     """
-    labelled_N, stratum_N = ~np.isnan(human_N), np.where(judged_N <= 0, 0, np.where(judged_N < 1, 1, 2))
+    labelled_N, stratum_N = ~np.isnan(human_N), stratify(judged_N)
     share_S = np.bincount(stratum_N, minlength=3) / len(names)
     labels_S = np.bincount(stratum_N[labelled_N], minlength=3)
     squares_S = np.full(3, LEAST)
