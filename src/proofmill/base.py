@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts.jobs import Job, run
+from proofmill.artifacts.weights import MANIFEST
 from proofmill.prompts import chat_templates
 from proofmill.public_data.locations import local_path
 from proofmill.schema.entries.model_entries import Base
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import require
 from proofmill.schema.ids import file_sha256
+from proofmill.schema.kinds import STEPS
 from proofmill.sources.models import snapshot, unpack_gguf
 
 PAD, END, ROLES = "<|pad|>", "<|end|>", ("<|system|>", "<|user|>", "<|assistant|>")
@@ -55,7 +57,8 @@ def main(entry: Base, job: Job) -> None:
     elif entry.source == "tokenizer":
         _save_tokenizer(_tokenizer_of(entry), folder)
     elif "/" in entry.source:
-        _copy(job.parent(entry.source).weights(), folder)
+        weights = job.parent(entry.source).weights()
+        _copy(weights / STEPS / f"step-{entry.step}" if entry.step else weights, folder)
     elif entry.source == "folder":
         _copy(local_path(require(entry.path)), folder)
     elif entry.source == "gguf":
@@ -145,7 +148,8 @@ def _copy(source: Path, folder: Path) -> None:
             "expected a model's folder with config.json, weights (*.safetensors) and its tokenizer. Fix `path`."
         )
     _check_readable(source)
-    shutil.copytree(source, folder, dirs_exist_ok=True)
+    others = shutil.ignore_patterns(STEPS, "*.parquet", MANIFEST)  # of a training
+    shutil.copytree(source, folder, dirs_exist_ok=True, ignore=others)
 
 
 def _check_readable(source: Path) -> None:

@@ -14,7 +14,7 @@ Differences from the original:
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -24,17 +24,15 @@ from proofmill.calls import records
 from proofmill.calls.calls import MANY, Asker, Spent
 from proofmill.calls.stream import Stream
 from proofmill.engines import open_engine, rollout_engines
-from proofmill.graders import program_graders, robustness
+from proofmill.graders import robustness
 from proofmill.graders.graders import SubmissionGrader
 from proofmill.metrics import notices
-from proofmill.prompts import templates
-from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import processes
 from proofmill.runtime.progress import log
 from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.errors import GraderError, SettingError, TableError
 from proofmill.schema.fields import ASKED
-from proofmill.schema.kinds import ROLLOUTS
+from proofmill.schema.kinds import EVALUATIONS, ROLLOUTS
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import TRANSIENT
 from proofmill.sources import models
@@ -43,6 +41,11 @@ from proofmill.training.preferences import JudgedPreference, ModelPreference
 from proofmill.training.reasoning_cache_rollouts import ReasoningCache
 from proofmill.training.rollout_log import ROLLOUT_LOG, RolloutLog, columns, constant
 from proofmill.training.rollout_rewards import Rewarding
+from proofmill.training.rollouts import problems
+from proofmill.training.rollouts.held_out import HeldOut
+
+if TYPE_CHECKING:  # importing transformers is left to the trainings
+    from proofmill.training.rollouts.kept_weights import KeptWeights
 
 
 def main(entry: Grpo, job: Job) -> None:
@@ -51,6 +54,7 @@ def main(entry: Grpo, job: Job) -> None:
 
     from proofmill.training import checkpoints, micro_batches, run
     from proofmill.training import grpo_trainer as trainers
+    from proofmill.training.rollouts.kept_weights import KeptWeights
 
     checkpoints.settle(job)
     batch = entry.problems_per_step * entry.group_size
@@ -62,7 +66,7 @@ def main(entry: Grpo, job: Job) -> None:
     if entry.max_staleness:
         _train_async(entry, job, batch, at_once, attacks, tokenizer, data)
         return
-    extra_memory = _extra_memory(entry, job, max(map(len, in_tokens(data, tokenizer))))
+    extra_memory = _extra_memory(entry, job, max(map(len, problems.in_tokens(data["prompt"], tokenizer))))
     sampling = rollout_engines.sampling(job, entry, at_once, **extra_memory)
     rows = micro_batches.split(
         entry,
@@ -93,19 +97,20 @@ def main(entry: Grpo, job: Job) -> None:
         ref_model_mixup_alpha=1.0,
     )
     model, _ = run.load(job, entry.model, entry.lora, entry.seed)
-    with open_rewards(entry, job, tokenizer) as (rewards, cache):
+    with open_rewards(entry, job, tokenizer) as (rewards, cache, held_out):
         names, weights = Rewarding.columns(entry)
         after = checkpoints.step_of_last(job)
         kept_rollouts = RolloutLog(job.checkpoints / ROLLOUT_LOG, columns(names), after) if rewards else None
         trainer = trainers.GrpoTrainer(
-            entry, job.name, rewards, kept_rollouts, cache, after,
+            entry, job.name, rewards, kept_rollouts, cache, after, held_out, at_once,
             model=model, args=config, train_dataset=data, processing_class=tokenizer,
             reward_funcs=[_name_reward(name) for name in names],
         )  # fmt: skip
         rollout_engines.report_at_once(job, model, trainer)
         trainer.reward_weights = trainer.reward_weights.new_tensor(weights)
+        kept = KeptWeights.of(trainer, tokenizer, job, entry, after)
         seconds = run.train(trainer, job, last=processes.broadcast(after if trainer.over else None))
-    finish(entry, job, trainer, tokenizer, kept_rollouts, training_seconds=seconds, **attacks)
+    finish(entry, job, trainer, kept, kept_rollouts, training_seconds=seconds, **attacks)
 
 
 def _train_async(
@@ -118,10 +123,11 @@ def _train_async(
     from proofmill.training import adapters, checkpoints, micro_batches, run
     from proofmill.training.asynchronous.rollout_queue import RolloutQueue
     from proofmill.training.asynchronous.trainer import AsyncGrpoTrainer
+    from proofmill.training.rollouts.kept_weights import KeptWeights
 
     leads, after = not processes.rank(), checkpoints.step_of_last(job)
     served = {"use_vllm": True} if job.engine == "vllm-server" else {}
-    data = data.add_column("tokens", list(in_tokens(data, tokenizer)))
+    data = data.add_column("tokens", list(problems.in_tokens(data["prompt"], tokenizer)))
     extra_memory = _extra_memory(entry, job, max(map(len, data["tokens"])))
     rows = micro_batches.split(entry, job, batch, **extra_memory, **rollout_engines.footprint(served, at_once))
     sampler = samplers.sampler(entry, job, tokenizer)
@@ -137,28 +143,34 @@ def _train_async(
         model_init_kwargs=models.in_float32(job.parent(entry.model).weights()),
         **({"vllm_server_base_url": sampler.url} if isinstance(sampler, samplers.ServerSampler) else {}),
     )
-    with open_rewards(entry, job, tokenizer, at_once=True) as (rewards, _):
+    with open_rewards(entry, job, tokenizer, at_once=True) as (rewards, _, held_out):
         names, _ = Rewarding.columns(entry)
         kept_rollouts = RolloutLog(job.checkpoints / ROLLOUT_LOG, columns(names), after) if leads else None
         attempts = RolloutQueue(job.checkpoints, after, entry.max_staleness, job.advanced) if leads else None
         trainer = AsyncGrpoTrainer(
-            entry, job.name, rewards, kept_rollouts, attempts, sampler if leads else None, after,
+            entry, job.name, rewards, kept_rollouts, attempts, sampler if leads else None, after, held_out,
             weight_transfer=sampler if isinstance(sampler, samplers.ProcessSampler) else None,
             model=str(job.parent(entry.model).weights()), args=config, train_dataset=data, processing_class=tokenizer,
             peft_config=adapters.lora(entry.lora) if entry.lora else None,
         )  # fmt: skip
+        kept = KeptWeights.of(trainer, tokenizer, job, entry, after)
         seconds = run.train(trainer, job, last=processes.broadcast(after if trainer.over else None))
-    finish(entry, job, trainer, tokenizer, kept_rollouts, training_seconds=seconds, **attacks)
+    finish(entry, job, trainer, kept, kept_rollouts, training_seconds=seconds, **attacks)
 
 
-def finish(entry: Grpo, job: Job, trainer: Any, tokenizer: Any, kept_rollouts: RolloutLog | None, **facts: Any) -> None:
+def finish(
+    entry: Grpo, job: Job, trainer: Any, kept: "KeptWeights", kept_rollouts: RolloutLog | None, **facts: Any
+) -> None:
     """Write the table of steps, the weights and the rollouts; `facts` are further fields of the stamp."""
     from proofmill.training import run
 
-    weights = run.save(trainer, tokenizer, job)
+    weights, step_facts = kept.save()
+    facts |= step_facts
     if kept_rollouts is None:  # not the main process
         return
     kept_rollouts.write(weights / ROLLOUTS)
+    if trainer.held_out:
+        trainer.held_out.kept.write(weights / EVALUATIONS)
     written, names = pl.scan_parquet(weights / ROLLOUTS), Rewarding.columns(entry)[0]
     verdicts = written.select("unscored", "reason").collect()
     idle = constant(written, [f"reward_{name}" for name in names], "group")
@@ -236,59 +248,33 @@ def attempts_at(entry: Grpo, job: Job, tokenizer: Any) -> Any:
     """
     from datasets import Dataset
 
-    schemes = schemes_of(job.parent, entry.schemes)
-    problems = job.parent(entry.problems).rows("problem", "statement", "answer", "solution", "question_type")
-    needed_schemes = schemes if entry.schemes else None
-    total = len(problems)
-    problems = [
-        p for p in problems if p["question_type"] == "chat" or program_graders.gradable(entry.grader, p, needed_schemes)
-    ]
-    if len(problems) < total and not processes.rank():
-        log(
-            job.name,
-            f"{total - len(problems):,} of {total:,} problems are left out: the grader needs an answer or a scheme",
-        )
+    rows = problems.read(job, entry.problems, entry.grader, entry.schemes, entry.prompt, tokenizer)
     needed = entry.problems_per_step * entry.mini_batches // (entry.summaries if entry.summarizer else 1)
-    if len(problems) < needed:
+    if len(rows) < needed:
         raise TableError(
-            f"{entry.problems}: {len(problems)} problems remain; expected at least the {needed} of one rollout batch "
+            f"{entry.problems}: {len(rows)} problems remain; expected at least the {needed} of one rollout batch "
             "(`problems-per-step`)."
         )
-
-    control = ControlTokens(tokenizer)
-
-    def prompt(statement: str) -> list[dict[str, str]]:
-        return control.escape([{"role": "user", "content": templates.fill(entry.prompt, {"statement": statement})}])
-
-    def tokens(text: str | None) -> int | None:
-        return len(tokenizer(text, add_special_tokens=False)["input_ids"]) if text else None
-
-    return Dataset.from_list(
-        [
-            {
-                "prompt": prompt(p["statement"]),
-                **p,
-                "question_type": p["question_type"] or "proof",
-                "scheme": schemes.get(p["problem"]),
-                "question_tokens": tokens(p["statement"]),
-                "reference_tokens": tokens(p["solution"]),
-            }
-            for p in problems
-        ]
-    )
+    return Dataset.from_list(rows)
 
 
 @contextmanager
 def open_rewards(
     entry: Grpo, job: Job, tokenizer: Any, at_once: bool = False
-) -> Iterator[tuple[Rewarding | None, ReasoningCache | None]]:
-    """Yield the rewards and the reasoning cache, with their engines and the one journal open.
+) -> Iterator[tuple[Rewarding | None, ReasoningCache | None, HeldOut | None]]:
+    """Yield the rewards, the reasoning cache and the held-out problems, with their engines and the one journal open.
 
-    Only the main process has rewards and calls models; others get None. Without `summarizer` there is no cache. With
-    `at_once`, raises SettingError for judges that cannot be called during the training.
+    Only the main process has rewards and calls models; others get None. Without `summarizer` there is no cache, and
+    without `evaluate` there are no held-out problems. With `at_once`, raises SettingError for judges that cannot be
+    called during the training.
     """
+    evaluator = None
+    if entry.evaluate and not processes.rank():
+        name, prompt, table = entry.evaluated_by
+        evaluator = SubmissionGrader(name, prompt, job.declared, table is not None, of=MANY)
+    held_out = HeldOut.of(entry, job, tokenizer, evaluator)
     if processes.rank():
-        yield None, ReasoningCache(entry, job.declared, {}, tokenizer) if entry.summarizer else None
+        yield None, ReasoningCache(entry, job.declared, {}, tokenizer) if entry.summarizer else None, held_out
         return
     schemes = entry.schemes is not None
     grader = SubmissionGrader(entry.grader, entry.grader_prompt, job.declared, schemes)
@@ -299,7 +285,7 @@ def open_rewards(
         if kind_of(name) in ASKED
     }
     submission_graders = [
-        submission_grader for submission_grader in (grader, audit, *judges.values()) if submission_grader
+        submission_grader for submission_grader in (grader, audit, evaluator, *judges.values()) if submission_grader
     ]
     summarizers = [entry.summarizer] if entry.summarizer else []
     with (
@@ -319,7 +305,7 @@ def open_rewards(
             for name, preference in entry.preferences.items()
         }
         cache = ReasoningCache(entry, job.declared, askers, tokenizer, stream) if entry.summarizer else None
-        yield Rewarding(entry, grader, preferences, audit), cache
+        yield Rewarding(entry, grader, preferences, audit), cache, held_out
 
 
 @contextmanager
@@ -337,12 +323,6 @@ def judge_at_once(
         for submission_grader in submission_graders:
             submission_grader.stream = stream
         yield stream
-
-
-def in_tokens(data: Any, tokenizer: Any) -> Iterator[list[int]]:
-    """Yield the prompt of each row as the tokens that a rollout begins with."""
-    for prompt in data["prompt"]:
-        yield tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=False)
 
 
 PROMPT_TOKENS = 1024  # assumed of a prompt where none can be read yet, and of one that has a summary in it

@@ -12,37 +12,47 @@ Differences from the published code:
 
 import json
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import Any
 
 import polars as pl
 
 from proofmill.artifacts.jobs import Job, run
 from proofmill.engines import rollout_engines
+from proofmill.graders.graders import SubmissionGrader
 from proofmill.metrics import notices
 from proofmill.runtime import processes
 from proofmill.runtime.progress import log
 from proofmill.sandbox.executor import Executor
 from proofmill.schema.columns import PLAYED_COLUMNS
 from proofmill.schema.entries.selfplay_entry import Selfplay
-from proofmill.schema.kinds import BUFFER, ROLLOUTS
+from proofmill.schema.kinds import BUFFER, EVALUATIONS, ROLLOUTS
 from proofmill.selfplay_tasks.tasks import ROLES, TASKS
 from proofmill.training.rollout_log import ROLLOUT_LOG, RolloutLog, constant
 
 
 def main(entry: Selfplay, job: Job) -> None:
     rollout_engines.before_trl(job)
-    with Executor(seconds=entry.program_timeout) if not processes.rank() else nullcontext() as executor:
-        trainer, tokenizer, seconds = train(entry, job, executor)
-    finish(job, trainer, tokenizer, seconds)
+    leads = not processes.rank()
+    with ExitStack() as opened:
+        executor = opened.enter_context(Executor(seconds=entry.program_timeout)) if leads else None
+        grader = (
+            opened.enter_context(SubmissionGrader(*entry.evaluated_by[:2], {})) if leads and entry.evaluate else None
+        )
+        trainer, kept, seconds = train(entry, job, executor, grader)
+    finish(job, trainer, kept, seconds)
 
 
-def train(entry: Selfplay, job: Job, executor: Executor | None) -> tuple[Any, Any, float]:
-    """Train; return the trainer, the tokenizer and the seconds it took. The main process has the executor."""
+def train(
+    entry: Selfplay, job: Job, executor: Executor | None, grader: SubmissionGrader | None
+) -> tuple[Any, Any, float]:
+    """Train; return the trainer, its kept weights and the seconds it took. The main process has executor and grader."""
     from datasets import Dataset
     from trl import GRPOConfig
 
     from proofmill.training import checkpoints, micro_batches, run
+    from proofmill.training.rollouts.held_out import HeldOut
+    from proofmill.training.rollouts.kept_weights import KeptWeights
     from proofmill.training.selfplay_trainer import SelfplayTrainer
 
     checkpoints.settle(job)
@@ -63,26 +73,28 @@ def train(entry: Selfplay, job: Job, executor: Executor | None) -> tuple[Any, An
     groups = len(entry.tasks) * len(entry.roles)
     empty = Dataset.from_list([{"prompt": [{"role": "user", "content": ""}]}] * groups)  # the game makes the prompts
     schema = {name: kind for name, (kind, _) in PLAYED_COLUMNS.items()}
-    kept_rollouts = (
-        RolloutLog(job.checkpoints / ROLLOUT_LOG, schema, checkpoints.step_of_last(job)) if executor else None
-    )
+    after, held_out = checkpoints.step_of_last(job), HeldOut.of(entry, job, tokenizer, grader)
+    kept_rollouts = RolloutLog(job.checkpoints / ROLLOUT_LOG, schema, after) if executor else None
     first = list(first_tasks(entry, job)) if executor else []
     trainer = SelfplayTrainer(
-        entry, job.name, executor, first, kept_rollouts, at_once,
+        entry, job.name, executor, first, kept_rollouts, held_out, at_once,
         model=model, args=config, train_dataset=empty, processing_class=tokenizer,
     )  # fmt: skip
-    return trainer, tokenizer, run.train(trainer, job)
+    kept = KeptWeights.of(trainer, tokenizer, job, entry, after)
+    return trainer, kept, run.train(trainer, job)
 
 
-def finish(job: Job, trainer: Any, tokenizer: Any, seconds: float) -> None:
+def finish(job: Job, trainer: Any, kept: Any, seconds: float) -> None:
     """Write the table of steps, the weights, the rollouts and the tasks."""
     from proofmill.training import run
 
-    weights = run.save(trainer, tokenizer, job)
+    weights, facts = kept.save()
     if trainer.play is None:  # not the main process
         return
     trainer.kept_rollouts.write(weights / ROLLOUTS)
     trainer.play.save(weights / BUFFER)
+    if trainer.held_out:
+        trainer.held_out.kept.write(weights / EVALUATIONS)
     played = pl.scan_parquet(weights / ROLLOUTS)
     count, unscored = played.select(pl.len(), pl.col("reward").is_null().sum().alias("unscored")).collect().row(0)
     counts = {"rollouts": count, "unscored": unscored, "tasks": len(trainer.play.buffers)}
@@ -90,7 +102,7 @@ def finish(job: Job, trainer: Any, tokenizer: Any, seconds: float) -> None:
     side = pl.format("{}/{}", "task", "role")
     noticed = notices.of_rewards([s for s in sides if constant(played.filter(side == s), ["reward"])], sides)
     rows = list(in_long_form(run.steps(trainer)))
-    job.finish(rows, counts, weights, training_seconds=seconds, notices=noticed)
+    job.finish(rows, counts, weights, training_seconds=seconds, notices=noticed, **facts)
     for sentence in noticed:
         log(job.name, sentence)
 

@@ -34,7 +34,7 @@ def trainer(small, tmp_path):
             **sampling_options(entry),
         )  # fmt: skip
         ready = SelfplayTrainer(
-            entry, "selfplay/test", None, [], None, 2, model=AutoModelForCausalLM.from_pretrained(folder), args=config,
+            entry, "selfplay/test", None, [], None, None, 2, model=AutoModelForCausalLM.from_pretrained(folder), args=config,
             train_dataset=Dataset.from_list([{"prompt": [{"role": "user", "content": ""}]}] * 2),
             processing_class=AutoTokenizer.from_pretrained(folder),
         )  # fmt: skip

@@ -25,6 +25,7 @@ from proofmill.schema.names import kind_of
 from proofmill.text.suggestions import among
 
 SHOWN = (
+    "evaluate/grade",
     "reward",
     "grade",
     "audit/grade",
@@ -39,7 +40,7 @@ SHOWN_OF_TASKS = ("propose/reward", "propose/valid", "solve/accuracy")  # after 
 SMOOTH = 0.9
 STYLES = ("-", "--", "-.", ":")
 AT_K = re.compile(r"(.+)@([0-9]+)")
-Points = Sequence[tuple[int, float]]
+Points = Sequence[tuple[float, ...]]  # step, value, and if there is an interval its ends
 Row = Mapping[str, Any]
 Target = Path | BinaryIO
 
@@ -60,7 +61,7 @@ def read(names: Sequence[str], results: Path, metrics: Sequence[str] = ()) -> di
 
     Metrics of a task and role have names such as `deduce/solve/accuracy`. Default: SHOWN, and SHOWN_OF_TASKS per task.
     """
-    points: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    points: dict[str, dict[str, list[tuple[float, ...]]]] = {}
     for name in names:
         if kind_of(name) not in list_trained():
             raise SettingError(
@@ -75,6 +76,10 @@ def read(names: Sequence[str], results: Path, metrics: Sequence[str] = ()) -> di
             raise SettingError(
                 f"{', '.join(names)}: no `{metric}` was logged; expected one of {among(metric, points, 40)}"
             )
+    for metric in [metric for metric in metrics or SHOWN if {f"{metric}/low", f"{metric}/high"} <= {*points}]:
+        for name, line in points[metric].items():
+            ends = [{at: end for at, end, *_ in points[f"{metric}/{side}"].get(name, [])} for side in ("low", "high")]
+            points[metric][name] = [(step, value, *(of.get(step, value) for of in ends)) for step, value in line]
     shown = [*SHOWN, *(metric for metric in points if metric.partition("/")[2] in SHOWN_OF_TASKS)]
     return {metric: dict(points[metric]) for metric in metrics or shown if metric in points}
 
@@ -193,9 +198,13 @@ def _intervals(
 
 
 def _steps(axes: Any, by_name: Mapping[str, Points], looks: Mapping[str, Mapping[str, Any]], smooth: float) -> None:
-    """Draw metrics by step, as logged (faint) and smoothed."""
+    """Draw metrics by step, as logged (faint) and smoothed; or with their intervals."""
     for name, points in by_name.items():
-        steps, values = zip(*points, strict=True)
+        steps, values, *ends = zip(*points, strict=True)
+        if ends:
+            axes.fill_between(steps, *ends, color=looks[name]["color"], alpha=0.15, linewidth=0)
+            axes.plot(steps, values, **looks[name], linewidth=1.2, marker=".")
+            continue
         if smooth and len(points) > 2:
             axes.plot(steps, values, **looks[name], alpha=0.25, linewidth=0.8)
             values = tuple(smooth_values(values, smooth))

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from proofmill.runtime import durable
 from proofmill.schema.errors import TableError
 from proofmill.schema.ids import digest, file_sha256
-from proofmill.schema.kinds import KINDS
+from proofmill.schema.kinds import KINDS, STEPS
 
 MANIFEST = "proofmill.json"
 OF_A_MODEL = {".safetensors", ".json", ".txt", ".model", ".jinja"}  # weights, configuration, tokenizer, chat template
@@ -73,8 +73,9 @@ def digests(facts: Mapping[str, Fact]) -> list[tuple[str, str]]:
 
 
 def model_digest(kind: str, facts: Mapping[str, Fact]) -> str:
-    """Return a digest of weights and tokenizer only, without rollouts and other extra files."""
-    return digest([file for file in digests(facts) if file[0] not in KINDS[kind].extra_files])
+    """Return a digest of weights and tokenizer only, without rollouts, other extra files, and weights of other steps."""
+    others = (*KINDS[kind].extra_files, f"{STEPS}/")
+    return digest([file for file in digests(facts) if not file[0].startswith(others)])
 
 
 def _files(folder: Path) -> list[str]:

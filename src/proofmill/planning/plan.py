@@ -237,12 +237,13 @@ class RunPlan:
         for model in models:
             self._add(stage, model, None if stage.rows is None else max(0, stage.rows - stage.cached // len(models)))
 
-    def _further_models(self, entry: Any) -> Iterator[tuple[str, int]]:
+    def _further_models(self, entry: Any) -> Iterator[tuple[str, int | None]]:
         """Yield the models that a training calls in addition to its reward grader, with the number of calls."""
-        calls_of = dict(entry.other_calls()) if hasattr(entry, "other_calls") else {}
+        calls_of = dict(entry.other_calls(self.rows_of)) if hasattr(entry, "other_calls") else {}
         if getattr(entry, "max_attack", None) is not None:
             submission_grader = entry.grader, entry.grader_prompt
-            calls_of[submission_grader] = calls_of.get(submission_grader, 0) + robustness.about()
+            calls = calls_of.get(submission_grader, 0)
+            calls_of[submission_grader] = None if calls is None else calls + robustness.about()
         for (name, prompt), calls in calls_of.items():
             if name not in PROGRAMS:
                 for judge in grader_of(name, prompt, self.config.declared).judges:

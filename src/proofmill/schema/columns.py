@@ -231,6 +231,21 @@ ROLLOUT_COLUMNS: dict[str, tuple[Any, str]] = {
     "advantage": (pl.Float64, "advantage used in the policy-gradient update"),
 }
 
+# Attempts at held-out problems during a training.
+EVALUATION_COLUMNS: dict[str, tuple[Any, str]] = {
+    "rollout": (pl.String, "id, derived from the run, the step and the position"),
+    "step": (pl.Int64, "optimizer step of the weights; 0 before the first one"),
+    "problem": (pl.String, "problem id"),
+    "attempt": (pl.Int64, "index of the attempt at the problem"),
+    **{
+        name: ROLLOUT_COLUMNS[name]
+        for name in (
+            *("prompt", "text", "stop_reason", "tokens", "grade", "max_points", "reason", "verdict"),
+            *("cost", "judge_tokens"),
+        )
+    },
+}
+
 # Proposals and solutions of self-play.
 PLAYED_COLUMNS: dict[str, tuple[Any, str]] = {
     "rollout": (pl.String, "id, derived from the run, the step and the position"),
@@ -273,7 +288,12 @@ FILE_COLUMNS: dict[str, dict[str, dict[str, tuple[Any, str]]]] = {
         "rollouts.parquet": {
             **ROLLOUT_COLUMNS,
             "reward_<name>": (pl.Float64, "value of the reward; null if it is missing or not defined for this rollout"),
-        }
+        },
+        "evaluations.parquet": EVALUATION_COLUMNS,
     },
-    "selfplay": {"rollouts.parquet": PLAYED_COLUMNS, "buffer.parquet": BUFFER_COLUMNS},
+    "selfplay": {
+        "rollouts.parquet": PLAYED_COLUMNS,
+        "evaluations.parquet": EVALUATION_COLUMNS,
+        "buffer.parquet": BUFFER_COLUMNS,
+    },
 }

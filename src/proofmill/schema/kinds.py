@@ -17,6 +17,8 @@ from proofmill.schema.entries.selfplay_entry import Selfplay
 from proofmill.schema.fields import Entry, Ref
 
 ROLLOUTS = "rollouts.parquet"  # next to the weights of a training by rewards
+EVALUATIONS = "evaluations.parquet"  # attempts at held-out problems, next to the rollouts
+STEPS = "steps"  # folder with weights of steps before the last one, next to the weights of a training
 BUFFER = "buffer.parquet"  # the tasks of self-play, next to its weights
 
 
@@ -59,7 +61,10 @@ KINDS: dict[str, Kind] = {
         calls_models=True,
         trains="reinforcement learning (GRPO)",
         weights=True,
-        extra_files={ROLLOUTS: "a rollout that a `grpo` was trained on"},
+        extra_files={
+            ROLLOUTS: "a rollout that a `grpo` was trained on",
+            EVALUATIONS: "an attempt at a held-out problem of `evaluate`",
+        },
         reseeded=True,
         registries=(("rewards", "rewards"),),
     ),
@@ -69,6 +74,7 @@ KINDS: dict[str, Kind] = {
         weights=True,
         extra_files={
             ROLLOUTS: "a proposal or a solution that a `selfplay` was trained on",
+            EVALUATIONS: "an attempt at a held-out problem of `evaluate`",
             BUFFER: "a task in the buffer of a `selfplay` after its last step",
         },
         reseeded=True,

@@ -41,7 +41,7 @@ from proofmill.runtime.progress import log
 from proofmill.runtime.signals import StopRequest
 from proofmill.schema.errors import RecipeError, SettingError
 from proofmill.schema.ids import file_sha256
-from proofmill.training.rollout_log import ROLLOUT_LOG
+from proofmill.training.rollout_log import LOGS
 
 RUNNING = "running.json"
 MOST_KEPT = 2  # checkpoints; while one is written there is one more
@@ -78,11 +78,11 @@ def seal(checkpoint: Path, sums: dict[str, Any]) -> None:
     (checkpoint / RUNNING).unlink(missing_ok=True)
     durable.sync_tree(checkpoint)
     durable.sync_name(checkpoint)
-    kept_rollouts = checkpoint.parent / ROLLOUT_LOG
+    logs = [path for path in (checkpoint.parent / name for name in LOGS) if path.exists()]
     record = {
         "sums": sums,
         "files": _facts(checkpoint),
-        "rollouts": [kept_rollouts.stat().st_size, file_sha256(kept_rollouts)] if kept_rollouts.exists() else None,
+        "logs": {path.name: [path.stat().st_size, file_sha256(path)] for path in logs},
     }
     body = json.dumps(record, default=float)
     durable.write(checkpoint / RUNNING, f"{body}\n{hashlib.sha256(body.encode()).hexdigest()}")
@@ -98,8 +98,9 @@ def unseal(checkpoint: Path) -> dict[str, Any] | str:
         known, found = record["files"], _facts(checkpoint)
         if differing := [path for path in sorted({*known, *found}) if known.get(path) != found.get(path)]:
             return f"`{differing[0]}` differs from the file that was written"
-        if record["rollouts"] and not _begins_with(checkpoint.parent / ROLLOUT_LOG, *record["rollouts"]):
-            return f"`{ROLLOUT_LOG}` differs from the file that was written"
+        for name, facts in record["logs"].items():
+            if not _begins_with(checkpoint.parent / name, *facts):
+                return f"`{name}` differs from the file that was written"
         return dict(record["sums"])
     except OSError as error:
         return f"`{error.filename}` cannot be read ({error.strerror})"
@@ -245,6 +246,7 @@ class Checkpoints(TrainerCallback):
         last = self.last or state.max_steps
         if processes.any_of(control.should_training_stop):  # the audit grader has stopped the main process
             control.should_save = control.should_training_stop = True
+            control.should_evaluate |= args.eval_strategy == IntervalStrategy.STEPS
         if state.global_step == last:  # as transformers does at the end of the schedule
             control.should_evaluate |= args.eval_strategy == IntervalStrategy.STEPS
         elif state.global_step % self.block == 0:

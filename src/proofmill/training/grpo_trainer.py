@@ -30,12 +30,12 @@ from trl.trainer.utils import RepeatSampler
 
 from proofmill.runtime import processes
 from proofmill.schema.entries.grpo_entry import Grpo
-from proofmill.text.reasoning import OPENING, opens_thought
 from proofmill.training import advantages, micro_batches, rollout_log, rollout_rewards
 from proofmill.training.losses.policy import Objective
 from proofmill.training.policy_trainer import PolicyTrainer
 from proofmill.training.rollout_log import ROLLOUT_LOG, RolloutLog
 from proofmill.training.rollout_rewards import Rewarding
+from proofmill.training.rollouts.held_out import HeldOut
 
 REFERENCE = "reference.pt"
 OnRollout = Callable[[Sequence[int]], None]  # receives the tokens of a finished rollout
@@ -54,17 +54,18 @@ class GrpoTrainer(PolicyTrainer):
         kept_rollouts: RolloutLog | None,
         turns: Any,
         start: int = 0,
+        held_out: HeldOut | None = None,
+        at_once: int = 1,
         **options: Any,
     ):
-        """Take the step `start` that the training resumes from, and `options` for TRL."""
+        """Take the step `start` that the training resumes from, and `options` for TRL; the rest as in PolicyTrainer."""
         self.entry, self.name, self.rewards, self.kept_rollouts, self.turns = entry, name, rewards, kept_rollouts, turns
         self.start = start
         self.prompts: list[Sequence[int]] = []  # tokens of the prompts being sampled
         # Callbacks for finished rollouts: by row of the next batch, and by prompt of the current one.
         self.awaited: Sequence[OnRollout] = ()
         self.writing: dict[tuple[int, ...], OnRollout] = {}
-        super().__init__(Objective.of(entry), **options)
-        self.opening = OPENING if opens_thought(self._tokenizer) else ""
+        super().__init__(Objective.of(entry), held_out, at_once, **options)
         self.recent = rollout_rewards.Unscored(
             entry.max_unscored, entry.mini_batches * entry.problems_per_step * entry.group_size, entry.rounds
         )
@@ -164,7 +165,7 @@ class GrpoTrainer(PolicyTrainer):
 
     def _judge(self, row: Mapping[str, Any], ids: Sequence[int]) -> None:
         assert self.rewards is not None, "the main process has the rewards"
-        self.rewards.begin([rollout_log.submission(self._row(row, ids))])
+        self.rewards.begin([rollout_log.submission(self.describe(row, ids))])
 
     def _must_be_scored(self) -> None:
         """Raise ServiceError in every process if too many of the latest rollouts have no verdict."""
@@ -183,7 +184,7 @@ class GrpoTrainer(PolicyTrainer):
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """Return the rewards NK of the rollouts of all processes, NaN for a missing one; compute their advantages."""
-        rows = [self._row(row, ids) for row, ids in zip(inputs, completion_ids_list, strict=True)]
+        rows = [self.describe(row, ids) for row, ids in zip(inputs, completion_ids_list, strict=True)]
         self._rows = gather_object(rows)
         shared: list[Any] = [None]
         if self.accelerator.is_main_process:
@@ -196,10 +197,6 @@ class GrpoTrainer(PolicyTrainer):
         totals_PG = self._totals_N.double().reshape(-1, self.entry.group_size)
         self._advantages_N = advantages.advantages(totals_PG, self.entry.scale_rewards).ravel().float()
         return rewards_NK
-
-    def _row(self, problem: Mapping[str, Any], ids: Sequence[int]) -> dict[str, Any]:
-        ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
-        return rollout_log.describe(problem, ids, self._tokenizer, ends, self.opening)
 
     def _score(self, rows: list[dict]) -> np.ndarray:
         """Compute the rewards NK of all processes' rollouts and log their metrics; main process only."""

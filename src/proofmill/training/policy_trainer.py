@@ -1,24 +1,90 @@
 """TRL's GRPOTrainer with our loss, for synchronous training. A subclass provides the rollouts and their advantages."""
 
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
+from transformers import Trainer
 from trl import GRPOTrainer
 
+from proofmill.runtime import processes
+from proofmill.text.reasoning import OPENING, opens_thought
+from proofmill.training import rollout_log
 from proofmill.training.losses import shared_prompts
 from proofmill.training.losses.estimator import Step, Tokens
 from proofmill.training.losses.policy import Objective, policy_loss
 from proofmill.training.losses.registry import ESTIMATORS
 from proofmill.training.losses.token_statistics import TokenStatistics
+from proofmill.training.rollouts.held_out import HeldOut
 
 
 class PolicyTrainer(GRPOTrainer):
-    """Override TRL's loss; `objective` is the entry's."""
+    """Override TRL's loss and evaluation; `objective` is the entry's."""
 
-    def __init__(self, objective: Objective, **options: Any):
-        """Pass `options` on to TRL."""
+    control: Any  # of transformers' trainer
+    generation_config: Any  # of TRL's
+
+    def __init__(self, objective: Objective, held_out: HeldOut | None, at_once: int, **options: Any):
+        """Take the problems of evaluations, the rollouts that a device samples `at_once`, and `options` for TRL."""
         self.objective, self.statistics = objective, TokenStatistics()
+        self.held_out, self.at_once = held_out, at_once
         super().__init__(**options)
+        self.opening = OPENING if opens_thought(self._tokenizer) else ""
+
+    # ------------------------------------------------------------------------------------------------------- sampling
+
+    def sample(self, prompts: Sequence[Sequence[int]]) -> list[tuple[list[int], list[float] | None]]:
+        """Sample the tokens after each prompt, with vLLM's log-probabilities, in all processes together."""
+        share = -(-len(prompts) // processes.world())
+        filled = [*prompts, *[prompts[-1]] * (share * processes.world() - len(prompts))]
+        own = filled[processes.rank() * share :][:share]
+        made: list[tuple[list[int], list[float] | None]] = []
+        for start in range(0, share, self.at_once):
+            ids, logprobs = self._generate_single_turn(own[start : start + self.at_once], None, {}, 1)
+            made += zip(ids, logprobs or [None] * len(ids), strict=True)
+            # It signals progress.
+            self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)
+        return gather_object(made)[: len(prompts)]
+
+    def describe(self, problem: Mapping[str, Any], ids: Sequence[int]) -> dict[str, Any]:
+        """Return the row of a rollout."""
+        ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+        return rollout_log.describe(problem, ids, self._tokenizer, ends, self.opening)
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Grade attempts at the held-out problems and log their metrics; changes no random number of the training."""
+        assert self.held_out is not None, "the entry names held-out problems"
+        training = self.model.training
+        self.model.eval()
+        metrics = self.held_out.evaluate(self.state.global_step, self._sample_apart, self.describe)
+        self.model.train(training)
+        Trainer.log(self, dict(metrics))  # TRL's would also log the sums of the steps since the last row
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _sample_apart(self, prompts: Sequence[Sequence[int]], temperature: float, seed: int) -> list[list[int]]:
+        with torch.random.fork_rng(), self._at(temperature):
+            torch.manual_seed((seed + processes.rank()) % 2**63)
+            return [ids for ids, _ in self.sample(prompts)]
+
+    @contextmanager
+    def _at(self, temperature: float) -> Iterator[None]:
+        """Sample at another temperature; at 0, the most likely tokens."""
+        if self.use_vllm:
+            before, self.vllm_generation.temperature = self.vllm_generation.temperature, temperature
+            yield
+            self.vllm_generation.temperature = before
+            return
+        config, greedy = self.generation_config, {} if temperature else {"do_sample": False}
+        self.generation_config = copy.deepcopy(config)
+        self.generation_config.update(temperature=temperature or 1.0, **greedy)
+        yield
+        self.generation_config = config
+
+    # ----------------------------------------------------------------------------------------------------------- loss
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         mask_NT = inputs["completion_mask"]

@@ -20,7 +20,7 @@ from proofmill.schema.ids import digest
 from proofmill.schema.reasons import StopReason
 from proofmill.training.rollout_rewards import EQUAL, Rewarded
 
-ROLLOUT_LOG = "rollouts.jsonl"  # among the checkpoints
+ROLLOUT_LOG, EVALUATION_LOG = LOGS = ("rollouts.jsonl", "evaluations.jsonl")  # among the checkpoints
 
 
 class RolloutLog:

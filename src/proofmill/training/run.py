@@ -160,9 +160,9 @@ def steps(trainer: Any) -> Iterator[dict]:
                 yield {"step": logged["step"], "epoch": logged["epoch"], "metric": metric, "value": float(value)}
 
 
-def save(trainer: Any, tokenizer: Any, job: Job) -> Path:
-    """Write weights, tokenizer and chat template (rank 0 alone); returns the folder, renamed with the table."""
-    folder = job.table.scratch / "weights"
+def save(trainer: Any, tokenizer: Any, job: Job, folder: Path | None = None) -> Path:
+    """Write weights, tokenizer and chat template (rank 0 alone); returns the folder, by default the table's."""
+    folder = folder or job.table.scratch / "weights"
     sharded = trainer.accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
     state = trainer.accelerator.get_state_dict(trainer.model_wrapped) if sharded else None  # gathered from all ranks
     if processes.rank():

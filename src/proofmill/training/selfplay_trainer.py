@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from proofmill.prompts.escapes import ControlTokens
@@ -35,20 +34,18 @@ from proofmill.schema.kinds import BUFFER
 from proofmill.schema.reasons import StopReason
 from proofmill.selfplay_tasks.round import Messages, PolicyReply, SelfplayRound, Turn, metrics
 from proofmill.selfplay_tasks.tasks import Invalid
-from proofmill.text.reasoning import OPENING, opens_thought
 from proofmill.training import advantages, micro_batches, rollout_log
 from proofmill.training.losses.policy import Objective
 from proofmill.training.policy_trainer import PolicyTrainer
 from proofmill.training.rollout_log import RolloutLog
 from proofmill.training.rollout_rewards import Unscored
+from proofmill.training.rollouts.held_out import HeldOut
 
 FIRST_TASKS = "first-tasks.parquet"  # among the checkpoints: the buffer before the first step
 
 
 class SelfplayTrainer(PolicyTrainer):
     """Only the main process has an `executor`, plays, and writes `kept_rollouts` (else None)."""
-
-    control: Any  # of transformers' trainer
 
     def __init__(
         self,
@@ -57,17 +54,18 @@ class SelfplayTrainer(PolicyTrainer):
         executor: Executor | None,
         first: Sequence[Mapping[str, Any]],
         kept_rollouts: RolloutLog | None,
+        held_out: HeldOut | None,
         at_once: int,
         **options: Any,
     ):
-        """Take the rows of `first` tasks, if any; a device samples `at_once` replies at a time."""
-        self.entry, self.name, self.first, self.kept_rollouts, self.at_once = entry, name, first, kept_rollouts, at_once
+        """Take the rows of `first` tasks, if any; the rest as in PolicyTrainer."""
+        self.entry, self.name, self.first, self.kept_rollouts = entry, name, first, kept_rollouts
         self.recent = Unscored(entry.max_unscored, entry.rows, -(-entry.steps // entry.iterations))
         self.play = SelfplayRound(entry, executor, self.fits) if executor else None
         self.turns: list[dict[str, Any]] = []  # replies of the current step to train on, in every process
         os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # a warning about `rollout_func`
-        super().__init__(Objective.of(entry), rollout_func=self._own_turns, reward_funcs=[reward], **options)
-        self.opening = OPENING if opens_thought(self._tokenizer) else ""
+        own = {"rollout_func": self._own_turns, "reward_funcs": [reward]}
+        super().__init__(Objective.of(entry), held_out, at_once, **own, **options)
         self.escapes = ControlTokens(self._tokenizer)
 
     # --------------------------------------------------------------------------------------------------------- a round
@@ -171,7 +169,7 @@ class SelfplayTrainer(PolicyTrainer):
             processes.broadcast(None)
             return processes.broadcast(made)
         while (prompts := processes.broadcast()) is not None:
-            self._sample(prompts)
+            self.sample(prompts)
         return processes.broadcast()
 
     def encode(self, messages: Messages) -> list[int]:
@@ -188,7 +186,7 @@ class SelfplayTrainer(PolicyTrainer):
         if not prompts:
             return []
         encoded = [self.encode(messages) for messages in prompts]
-        made = self._sample(processes.broadcast(encoded))
+        made = self.sample(processes.broadcast(encoded))
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
         texts = rollout_log.decode(self._tokenizer, [ids for ids, _ in made], ends)
         return [
@@ -197,20 +195,6 @@ class SelfplayTrainer(PolicyTrainer):
             )
             for text, prompt, (ids, logprobs) in zip(texts, encoded, made, strict=True)
         ]
-
-    def _sample(self, prompts: list[list[int]]) -> list[tuple[list[int], list[float] | None]]:
-        """Sample the tokens after each prompt, with vLLM's log-probabilities, in all processes together."""
-        share = -(-len(prompts) // processes.world())
-        filled = prompts + prompts[-1:] * (share * processes.world() - len(prompts))
-        own = filled[processes.rank() * share :][:share]
-        made: list[tuple[list[int], list[float] | None]] = []
-        for start in range(0, share, self.at_once):
-            ids, logprobs = self._generate_single_turn(own[start : start + self.at_once], None, {}, 1)
-            made += zip(ids, logprobs or [None] * len(ids), strict=True)
-            self.control = self.callback_handler.on_prediction_step(
-                self.args, self.state, self.control
-            )  # signals progress
-        return gather_object(made)[: len(prompts)]
 
     # ------------------------------------------------------------------------------------------------------------ loss
 

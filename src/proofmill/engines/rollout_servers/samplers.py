@@ -191,7 +191,7 @@ class ServerSampler:
             "prompt": [*request.prompt],
             "max_tokens": entry.max_tokens,
             **NEUTRAL,  # otherwise the server fills in values from the `generation_config.json` of its model
-            "temperature": entry.temperature,
+            "temperature": entry.temperature if request.temperature is None else request.temperature,
             "logprobs": 0,
             "return_token_ids": True,
             "seed": derive_seed(entry.seed, request.group, place),

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,12 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.utils import logging
 
 from proofmill.calls import sampling
-from proofmill.engines.decoding import SeededNoise, decode
+from proofmill.engines.decoding import SeededNoise, decode, greedy
 from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.sources import models
 from proofmill.training.asynchronous.sampler import RolloutRequest, SampledRollout, Tell, derive_seed
 
-Waiting = tuple[int, Sequence[int], int]  # group, prompt, place
+Waiting = tuple[int, Sequence[int], int, float]  # group, prompt, place, temperature
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,13 @@ def serve(settings: Settings, shared: dict[str, torch.Tensor], step: Any, change
     while True:
         while not waiting or pipe.poll():
             requests: Sequence[RolloutRequest] = pipe.recv()
-            waiting.extend((request.group, request.prompt, place) for request in requests for place in request.places)
+            for request in requests:
+                heat = settings.temperature if request.temperature is None else request.temperature
+                waiting.extend((request.group, request.prompt, place, heat) for place in request.places)
         if step[0] != policy or changes[0] % 2:
             policy = copy_weights(weights, shared, step, changes)
-        batch = [waiting.popleft() for _ in islice(range(len(waiting)), settings.rows)]
+        alike = takewhile(lambda one: one[3] == waiting[0][3], islice(waiting, settings.rows))
+        batch = [waiting.popleft() for _ in [*alike]]
         sample(model, settings, batch, policy, pipe.send)
 
 
@@ -93,28 +96,29 @@ def copy_weights(weights: dict[str, torch.Tensor], shared: dict[str, torch.Tenso
 
 def sample(model: Any, settings: Settings, batch: Sequence[Waiting], policy: int, tell: Tell) -> None:
     """Sample an attempt for each prompt with the weights after step `policy`; pass each to `tell` as it ends."""
-    width = max(len(prompt) for _, prompt, _ in batch)
-    ids = torch.tensor([[settings.pad] * (width - len(prompt)) + [*prompt] for _, prompt, _ in batch])
-    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for _, prompt, _ in batch])
+    width, heat = max(len(prompt) for _, prompt, _, _ in batch), batch[0][3]
+    ids = torch.tensor([[settings.pad] * (width - len(prompt)) + [*prompt] for _, prompt, _, _ in batch])
+    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for _, prompt, _, _ in batch])
     logprobs: list[torch.Tensor] = []
     open_rows = set(range(len(batch)))
 
     def on_end(row: int, written: list[int]) -> None:
         open_rows.discard(row)
-        group, _, place = batch[row]
+        group, _, place, _ = batch[row]
         drawn = torch.stack([of_rows[row] for of_rows in logprobs[: len(written)]])
         tell(SampledRollout(group, place, policy, np.array(written, "i4"), drawn.numpy()))
 
     config = GenerationConfig(
         do_sample=True,
-        temperature=settings.temperature,
+        temperature=heat or 1.0,
         top_k=0,
         max_new_tokens=settings.max_tokens,
         eos_token_id=[*settings.ends],
         pad_token_id=settings.pad,
     )
-    noise = SeededNoise([derive_seed(settings.seed, group, place) for group, _, place in batch], temperature=1)
-    ours = partial(decode, draw=noise, ended=on_end, logprobs=logprobs, heat=settings.temperature)
+    noise = SeededNoise([derive_seed(settings.seed, group, place) for group, _, place, _ in batch], temperature=1)
+    draw = noise if heat else greedy
+    ours = partial(decode, draw=draw, ended=on_end, logprobs=logprobs, heat=heat or 1.0)
     with torch.inference_mode():
         written = model.generate(ids, attention_mask=mask, generation_config=config, custom_generate=ours)
     for row in sorted(open_rows):  # truncated

@@ -8,6 +8,16 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from proofmill.schema.context import Context
+from proofmill.schema.entries.evaluation_fields import (
+    EVALUATE,
+    EVALUATE_ATTEMPTS,
+    EVALUATE_EVERY,
+    EVALUATE_TEMPERATURE,
+    KEEP_BEST,
+    SAVE_EVERY,
+    count_evaluations,
+    evaluation_faults,
+)
 from proofmill.schema.entries.model_entries import Adapter, Schedule
 from proofmill.schema.fields import (
     ASKED,
@@ -138,11 +148,31 @@ class Grpo(Entry):
         "Maximum growth, since the start, of the gap between the two graders, as a share of the points. Above it, training stops. By default, there is no limit.",
         None,
     )
+    # Held-out problems give no reward. Their grades say whether the policy learns more than its own problems.
+    evaluate: ProblemsRef | None = doc(EVALUATE, None)
+    evaluate_every: Count = doc(EVALUATE_EVERY, 10)
+    evaluate_attempts: Count = doc(EVALUATE_ATTEMPTS, 1)
+    evaluate_temperature: float | None = doc(EVALUATE_TEMPERATURE, None, ge=0)
+    evaluate_grader: GraderRef | None = doc("Grader of the evaluations. By default, `grader` with its rubric.", None)
+    evaluate_prompt: str | None = doc("Rubric of `evaluate-grader`, if it is a single judge `api/<name>`.", None)
+    evaluate_schemes: Annotated[str, Ref("schemes")] | None = doc(
+        "Grading schemes of the problems of `evaluate`. By default, `schemes`.", None
+    )
+    keep_best: bool = doc(KEEP_BEST, False)
+    save_every: Count | None = doc(SAVE_EVERY, None)
     log_every: Count = doc("Steps between two logged rows.", 5)
     seed: int = doc("Seed of the problem order and of the rollouts.", 0)
 
+    @property
+    def evaluated_by(self) -> tuple[str, str | None, str | None]:
+        """The grader of the evaluations, with its rubric and the table of grading schemes."""
+        schemes = self.evaluate_schemes or self.schemes
+        if self.evaluate_grader:
+            return self.evaluate_grader, self.evaluate_prompt, schemes
+        return self.grader, self.grader_prompt, schemes
+
     def graders(self) -> list[tuple[str, str | None]]:
-        """Return the graders called in training: reward, preference (not reward models), and audit."""
+        """Return the graders called in training: reward, preference (not reward models), audit and evaluation."""
         judged = [
             (name, preference.get("prompt")) for name, preference in self.preferences.items() if kind_of(name) in ASKED
         ]
@@ -150,6 +180,7 @@ class Grpo(Entry):
             (self.grader, self.grader_prompt),
             *judged,
             *([(self.audit, self.audit_prompt)] if self.audit else []),
+            *([self.evaluated_by[:2]] if self.evaluate else []),
         ]
 
     def prompt_names(self) -> list[str]:
@@ -163,20 +194,28 @@ class Grpo(Entry):
     def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         return self.steps * self.problems_per_step * self.group_size // self.iterations
 
-    def other_calls(self) -> dict[tuple[str, str | None], int]:
-        """Estimate the calls by (grader, prompt) in addition to the reward grades: preferences, audits, summaries."""
+    def other_calls(self, rows_of: Callable[[str], int | None]) -> dict[tuple[str, str | None], int | None]:
+        """Estimate the calls by (grader, prompt) in addition to the reward grades, None if unknown.
+
+        They are of preferences, audits, evaluations and summaries.
+        """
         step = self.problems_per_step * self.group_size
-        calls = {
-            (name, preference.get("prompt")): max(self.steps - max(preference.get("from_step", 0) - 1, 0), 0) * step
+        calls: dict[tuple[str, str | None], int | None] = {
+            (name, preference.get("prompt")): max(self.steps - max(preference.get("from_step", 0) - 1, 0), 0)
+            * step
+            // self.iterations
             for name, preference in self.preferences.items()
             if kind_of(name) in ASKED
         }
         if self.audit:
-            calls[self.audit, self.audit_prompt] = self.steps // self.audit_every * self.audit_rows
-        calls = {submission_grader: number // self.iterations for submission_grader, number in calls.items()}
+            calls[self.audit, self.audit_prompt] = self.steps // self.audit_every * self.audit_rows // self.iterations
         if self.summarizer:
             problems = self.steps * self.problems_per_step // (self.iterations * self.summaries)
             calls[self.summarizer, None] = problems * self.turns
+        if self.evaluate:
+            grader, prompt, _ = self.evaluated_by
+            attempts, before = count_evaluations(self, rows_of), calls.get((grader, prompt), 0)
+            calls[grader, prompt] = None if attempts is None or before is None else before + attempts
         return calls
 
     def faults(self, context: Context) -> Iterator[str]:
@@ -197,6 +236,9 @@ class Grpo(Entry):
             yield "found `audit-prompt` or `audit-gap` without `audit`; expected the audit grader as `audit`. Set it."
         if self.audit and (self.audit, self.audit_prompt) == (self.grader, self.grader_prompt):
             yield f"`audit` is {self.audit}, which is the reward grader; expected another grader or another prompt."
+        yield from evaluation_faults(self)
+        if self.evaluate:
+            yield from context.grading_faults(*self.evaluated_by, "evaluate-prompt")
         unlike = {"kl": self.kl, "iterations": self.iterations > 1, "mini-batches": self.mini_batches > 1} | {
             "top-p": self.top_p < 1, "top-k": self.top_k, "min-p": self.min_p, "summarizer": self.summarizer,
         }  # fmt: skip

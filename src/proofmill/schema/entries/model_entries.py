@@ -28,6 +28,10 @@ class Base(Entry):
     )
     id: str | None = doc("Model id on the hub.", None)
     commit: str | None = doc("Pinned commit on the hub. Required with `id`.", None)
+    step: Count | None = doc(
+        "Step of the training `source` whose weights to take, one that its `save-every` keeps. By default, its final weights.",
+        None,
+    )
     problems: ProblemsRef | None = doc("Problems whose text trains the tokenizer of a scratch model.", None)
     vocabulary: int = doc("Vocabulary size of a scratch model's byte-level BPE tokenizer.", 350, ge=270)
     hidden: Count = doc("Hidden size of a scratch model.", 64)
@@ -61,6 +65,13 @@ class Base(Entry):
             yield "found both `path` and `id`; expected one of them. Remove one."
         if "/" in self.source and (self.path or self.id):
             yield f"source `{self.source}` is an entry, and `path` or `id` is set; expected neither. Remove it."
+        if self.step:
+            every = getattr(context.entries.get(self.source), "save_every", None)
+            steps = getattr(context.entries.get(self.source), "steps", 0)
+            if every is None:
+                yield f"`step` is {self.step} and the source `{self.source}` keeps no weights of steps; expected a `grpo` or `selfplay` with `save-every`."
+            elif self.step % every or self.step > steps:
+                yield f"`step` is {self.step} and {self.source} keeps the weights of every {every} of its {steps} steps (`save-every`); expected one of these."
         if self.source == "tokenizer" and (self.context or self.rope_theta):
             yield "source `tokenizer` has no weights, and `context` or `rope-theta` is set; expected neither. Remove it."
         if self.chat_template not in (None, "plain") and not self.chat_template.endswith((".jinja", ".jinja2", ".j2")):

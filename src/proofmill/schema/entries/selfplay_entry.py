@@ -11,8 +11,30 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from proofmill.schema.context import Context
+from proofmill.schema.entries.evaluation_fields import (
+    EVALUATE,
+    EVALUATE_ATTEMPTS,
+    EVALUATE_EVERY,
+    EVALUATE_TEMPERATURE,
+    KEEP_BEST,
+    SAVE_EVERY,
+    evaluation_faults,
+)
 from proofmill.schema.entries.model_entries import Adapter, Schedule
-from proofmill.schema.fields import TOP_K, TOP_P, Count, Entry, ProblemsRef, Share, Strict, WeightsRef, defaults_of, doc
+from proofmill.schema.fields import (
+    TOP_K,
+    TOP_P,
+    Count,
+    Entry,
+    ProblemsRef,
+    Ref,
+    Share,
+    Strict,
+    WeightsRef,
+    defaults_of,
+    doc,
+    require,
+)
 
 Penalty = Annotated[float, Field(le=0)]
 
@@ -171,6 +193,15 @@ class Selfplay(Entry):
     iterations: Count = doc("Updates on the rollouts of a step. Each update counts as a step.", 1)
     lora: Adapter | None = doc("Train LoRA adapters, as in `sft`. By default, all weights are trained.", None)
     precision: Literal["float32", "bfloat16"] = doc("Floating-point format of the computation.", "float32")
+    # Held-out problems.
+    evaluate: ProblemsRef | None = doc(EVALUATE, None)
+    evaluate_every: Count = doc(EVALUATE_EVERY, 10)
+    evaluate_attempts: Count = doc(EVALUATE_ATTEMPTS, 1)
+    evaluate_temperature: float | None = doc(EVALUATE_TEMPERATURE, None, ge=0)
+    evaluate_grader: Annotated[str, Ref(named="graders")] | None = doc("Program that grades the evaluations.", None)
+    prompt: str = doc("Name or path of the prompt that the policy is given for a problem of `evaluate`.", "solve")
+    keep_best: bool = doc(KEEP_BEST, False)
+    save_every: Count | None = doc(SAVE_EVERY, None)
     log_every: Count = doc("Steps between two logged rows.", 1)
     seed: int = doc("Seed of all random draws and of the sampling.", 0)
 
@@ -191,12 +222,26 @@ class Selfplay(Entry):
 
     def prompt_names(self) -> list[str]:
         unused = {f"{role}-{task}" for role in ("propose", "solve") for task in {*get_args(TaskName)} - {*self.tasks}}
-        return [prompt for part, prompt in self.words.items() if part not in unused]
+        used = [prompt for part, prompt in self.words.items() if part not in unused]
+        return [*used, self.prompt] if self.evaluate else used
+
+    @property
+    def evaluated_by(self) -> tuple[str, None, None]:
+        """The grader of the evaluations, which has neither a rubric nor grading schemes."""
+        return require(self.evaluate_grader), None, None
+
+    def graders(self) -> list[tuple[str, str | None]]:
+        """Return the program that grades the evaluations, if any."""
+        return [self.evaluated_by[:2]] if self.evaluate else []
 
     def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         return self.steps * self.rows // self.iterations
 
     def faults(self, context: Context) -> Iterator[str]:
+        yield from evaluation_faults(self)
+        if self.evaluate and not self.evaluate_grader:
+            yield "found `evaluate` without `evaluate-grader`; expected a program that grades its problems. Set it."
+        yield from context.asking_faults("prompt", self.prompt)
         for part, prompt in self.prompts.items():
             if fault := context.prompt_fault(prompt):
                 yield f"`prompts` > `{part}` {fault}"

@@ -11,11 +11,12 @@ from proofmill.schema.ids import digest
 
 @dataclass(frozen=True)
 class RolloutRequest:
-    """Attempts at one prompt, in tokens; `places` number them in their group."""
+    """Attempts at one prompt, in tokens; `places` number them in their group, which is negative for held-out problems."""
 
     group: int
     prompt: Sequence[int]
     places: Sequence[int]
+    temperature: float | None = None  # None: that of the training
 
 
 @dataclass(frozen=True, eq=False)

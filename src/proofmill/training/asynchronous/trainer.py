@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 from transformers.utils import logging
 from trl.experimental.async_grpo import AsyncGRPOTrainer
 
@@ -40,12 +40,15 @@ from proofmill.training.losses.registry import ESTIMATORS
 from proofmill.training.losses.token_statistics import TokenStatistics
 from proofmill.training.rollout_log import ROLLOUT_LOG, RolloutLog
 from proofmill.training.rollout_rewards import Rewarding
+from proofmill.training.rollouts.held_out import HeldOut
 
 TREE = ("tree_kv_index", "tree_cu_seqlens_q", "tree_cu_seqlens_k")
 
 
 class AsyncGrpoTrainer(AsyncGRPOTrainer):
     """Only the main process has `rewards`, `kept_rollouts`, `attempts` and a `sampler` (else None)."""
+
+    control: Any  # of transformers' trainer
 
     def __init__(
         self,
@@ -56,17 +59,13 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         attempts: RolloutQueue | None,
         sampler: Sampler | None,
         start: int,
+        held_out: HeldOut | None = None,
         weight_transfer: Any = None,
         **options: Any,
     ):
         """Take the step `start` that the training resumes from, and `options` for TRL."""
-        self.entry, self.name, self.rewards, self.kept_rollouts, self.sampler = (
-            entry,
-            name,
-            rewards,
-            kept_rollouts,
-            sampler,
-        )
+        self.entry, self.name, self.rewards, self.kept_rollouts = entry, name, rewards, kept_rollouts
+        self.sampler, self.held_out = sampler, held_out
         tokenizer, problems = options["processing_class"], options["train_dataset"].to_list()
         self.opening = OPENING if opens_thought(tokenizer) else ""
         self.problems = len(problems)
@@ -223,6 +222,20 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
             if self.over:
                 self.control.should_training_stop = True
         return loss * self.accelerator.num_processes  # gradients are averaged over processes
+
+    # ------------------------------------------------------------------------------------------------ held-out problems
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Grade attempts at the held-out problems by the sampler, which has the weights of the step; log their metrics."""
+        assert self.held_out is not None, "the entry names held-out problems"
+        metrics = self.held_out.evaluate(self.state.global_step, self._sample_apart, self._describe)
+        Trainer.log(self, dict(metrics))
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _sample_apart(self, prompts: Sequence[Sequence[int]], temperature: float, _: int) -> list[list[int]]:
+        own = self.rollout_worker.evaluate(prompts, temperature) if self.accelerator.is_main_process else None
+        return processes.broadcast(own)
 
     # --------------------------------------------------------------------------------------------------------- the rest
 

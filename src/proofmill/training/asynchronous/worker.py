@@ -63,6 +63,7 @@ class Worker:
         self.metrics_queue: queue.Queue[Any] = queue.Queue()
         self.policy, self._learning, self._over = after, 0, False
         self._groups: dict[int, PendingGroup] = {}  # that no step has taken
+        self._evaluated: dict[int, SampledRollout] = {}  # attempts at held-out problems, by negative group
         self._fresh = attempts.groups
         self._news = threading.Condition()
         self._sampled: queue.Queue[SampledRollout | None] = queue.Queue()
@@ -131,11 +132,27 @@ class Worker:
         random.Random(f"{self.entry.seed} {epoch}").shuffle(order)
         return order
 
+    def evaluate(self, prompts: Sequence[Sequence[int]], temperature: float) -> list[list[int]]:
+        """Return the tokens that the weights at hand sample after each prompt; there are no new weights until then."""
+        self._evaluated = {}
+        requests = (RolloutRequest(-1 - n, prompt, [self.policy], temperature) for n, prompt in enumerate(prompts))
+        self.sampler.ask([*requests])
+        with self._news:
+            while len(self._evaluated) < len(prompts):
+                self._news.wait(LOOK)
+                self.check_health()
+        return [self._evaluated[-1 - n].ids_T.tolist() for n in range(len(prompts))]
+
     # --------------------------------------------------------------------------------------------------- in the thread
 
     def _listen(self) -> None:
         """Keep and grade rollouts as they arrive."""
         while (attempt := self._sampled.get()) is not None:
+            if attempt.group < 0:
+                with self._news:
+                    self._evaluated[attempt.group] = attempt
+                    self._news.notify_all()
+                continue
             group = self._groups[attempt.group]
             if attempt is not self.attempts.waiting.get(group.number, {}).get(attempt.place):
                 self.attempts.add(attempt)
