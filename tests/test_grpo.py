@@ -32,6 +32,8 @@ from proofmill.training import micro_batches, rollout_rewards, run
 from proofmill.training.preferences import ModelPreference
 from proofmill.training.rollout_log import constant
 from proofmill.training.rollout_rewards import Rewarding
+from proofmill.training.rollouts import problems
+from proofmill.training.rollouts.idle_groups import find_live
 
 pytestmark = pytest.mark.slow
 
@@ -543,10 +545,10 @@ def test_killed_in_the_second_pass_goes_on_with_the_problems_that_were_next(smal
         if name == "killed":
             remember = trainer_module.GrpoTrainer._remember
 
-            def dying(self, remember=remember):
+            def dying(self, *facts, remember=remember):
                 if self.made_for == 4:
                     raise ConnectionError("as if it were killed")
-                remember(self)
+                remember(self, *facts)
 
             with monkeypatch.context() as patched, pytest.raises(ConnectionError):
                 patched.setattr(trainer_module.GrpoTrainer, "_remember", dying)
@@ -581,7 +583,8 @@ class Silent(SubmissionGrader):
 def test_group_teaches_when_two_scored_attempts_differ():
     """All equal, or one scored attempt, or none: nothing is trained on three of four groups."""
     nan = math.nan
-    assert rollout_rewards.without_signal(np.array([[1, 1, nan], [1, 0, nan], [1, nan, nan], [nan, nan, nan]])) == 0.75
+    live_P = find_live(np.array([[1, 1, nan], [1, 0, nan], [1, nan, nan], [nan, nan, nan]]))
+    assert live_P.tolist() == [False, True, False, False]
 
 
 def test_template_that_opens_the_thought_has_it_in_the_text(small, tmp_path, train):
@@ -683,7 +686,7 @@ def test_memory_is_planned_for_the_longest_prompt(small, tmp_path, monkeypatch, 
     with pytest.raises(InterruptedError):
         grpo.main(entry, job)
     tokenizer = run.tokenizer_of(job, entry.model)
-    (ids,) = grpo.in_tokens(attempts_at(entry, job, tokenizer), tokenizer)
+    (ids,) = problems.in_tokens(attempts_at(entry, job, tokenizer)["prompt"], tokenizer)
     assert found["tokens"] == 8 + (len(ids) if prompt == "longest" else prompt)
 
 

@@ -247,10 +247,10 @@ def test_checkpoint_falls_on_the_end_of_the_steps_that_share_rollouts(taught, mo
     mill = Mill(taught.results, **SMALL, **{"sft/taught": TAUGHT, "grpo/whole": fields, "grpo/killed": fields})
     remember = trainer_module.GrpoTrainer._remember
 
-    def dying(self):
+    def dying(self, *facts):
         if self.made_for == 5:
             raise ConnectionError("as if it were killed")
-        remember(self)
+        remember(self, *facts)
 
     with monkeypatch.context() as patched, pytest.raises(ConnectionError):
         patched.setattr(trainer_module.GrpoTrainer, "_remember", dying)

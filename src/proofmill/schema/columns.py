@@ -211,6 +211,10 @@ ROLLOUT_COLUMNS: dict[str, tuple[Any, str]] = {
     "step": (pl.Int64, "optimizer step that trained on it; the first one if several did"),
     "policy_step": (pl.Int64, "optimizer step of the weights that started the rollout"),
     "group": (pl.Int64, "index of the group in the step"),
+    "use": (
+        pl.String,
+        "use of the group: `trained`; `idle`, without a learning signal: equal rewards, or fewer than two; `spare`, sampled and not needed",
+    ),
     "problem": (pl.String, "problem id"),
     "turn": (pl.Int64, "turn of reasoning that it continues from; null without a summarizer"),
     "prompt": (pl.String, "prompt"),

@@ -35,6 +35,7 @@ from proofmill.training.losses.policy import Objective
 from proofmill.training.policy_trainer import PolicyTrainer
 from proofmill.training.rollout_log import ROLLOUT_LOG, RolloutLog
 from proofmill.training.rollout_rewards import Rewarding
+from proofmill.training.rollouts import idle_groups
 from proofmill.training.rollouts.held_out import HeldOut
 
 REFERENCE = "reference.pt"
@@ -60,7 +61,7 @@ class GrpoTrainer(PolicyTrainer):
     ):
         """Take the step `start` that the training resumes from, and `options` for TRL; the rest as in PolicyTrainer."""
         self.entry, self.name, self.rewards, self.kept_rollouts, self.turns = entry, name, rewards, kept_rollouts, turns
-        self.start = start
+        self.start, self.problems = start, options["train_dataset"].to_list()
         self.prompts: list[Sequence[int]] = []  # tokens of the prompts being sampled
         # Callbacks for finished rollouts: by row of the next batch, and by prompt of the current one.
         self.awaited: Sequence[OnRollout] = ()
@@ -115,15 +116,18 @@ class GrpoTrainer(PolicyTrainer):
     def _arrange(self, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Split a rollout batch into micro-batches of trained rows of similar lengths.
 
-        Each has the trained tokens of its step on all devices (`step_tokens`).
+        Each has the trained tokens of its step on all devices (`step_tokens`), and its rollouts if some are left out.
         """
         size, arranged = self.args.gradient_accumulation_steps, []
         for start in range(0, len(parts), size):
             step = parts[start : start + size]
             whole = {name: torch.cat([part[name] for part in step]) for name, value in step[0].items() if value.dim()}
-            tokens = self.accelerator.reduce(whole["completion_mask"].sum(), reduction="sum")
+            sums = {"step_tokens": whole["completion_mask"].sum()}
+            if "counted" in whole:
+                sums["step_rollouts"] = whole["counted"].sum()
+            sums = {name: self.accelerator.reduce(value, reduction="sum") for name, value in sums.items()}
             for part in micro_batches.by_length({**step[0], **whole}, size, self._has_gradient(whole)):
-                arranged.append({**part, "step_tokens": tokens})
+                arranged.append({**part, **sums})
         return arranged
 
     def _has_gradient(self, rows: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -143,13 +147,77 @@ class GrpoTrainer(PolicyTrainer):
         if self.turns is not None:
             inputs = self.turns.prepare(self, inputs, self.made_for)
             self._metrics["train"]["unsummarized"].append(self.turns.unsummarized)
+        outputs, live_P = self._roll_out(inputs)
+        if self.entry.idle == "replace":
+            outputs, live_P = self._replace_idle(inputs, outputs, live_P)
+        if self.entry.idle != "count":
+            outputs["counted"] = torch.from_numpy(self._own(live_P, len(inputs))).to(self.accelerator.device)
+            outputs["completion_mask"] = outputs["completion_mask"] * outputs["counted"].unsqueeze(1).int()
+        outputs["num_items_in_batch"] = self.accelerator.gather(outputs["completion_mask"].sum()).sum()
+        return outputs
+
+    def _roll_out(
+        self, inputs: Sequence[Mapping[str, Any]], done: int = 0, needed: int | None = None
+    ) -> tuple[dict[str, Any], np.ndarray]:
+        """Return the rollouts of this process with their advantages, and which groups P of all processes have a signal.
+
+        `done` groups of the step were sampled before, and the first `needed` ones with a signal are trained on.
+        """
         self.awaited = [partial(self._judge, row) for row in inputs] if self.rewards else ()
         outputs = super()._generate_and_score_completions(inputs)
+        outputs |= {f"{side}_lengths": outputs[f"{side}_mask"].sum(dim=1) for side in ("prompt", "completion")}
+        live_P = idle_groups.find_live(self._totals_N.double().cpu().numpy().reshape(-1, self.entry.group_size))
         self._weigh(outputs)
         if self.accelerator.is_main_process:
-            self._remember()
-        self._must_be_scored()
-        return outputs
+            self._remember(done, idle_groups.name_uses(live_P, len(live_P) if needed is None else needed))
+        self._must_be_scored(further=done > 0)
+        return outputs, live_P
+
+    def _replace_idle(
+        self, inputs: Sequence[Mapping[str, Any]], outputs: dict[str, Any], live_P: np.ndarray
+    ) -> tuple[dict[str, Any], np.ndarray]:
+        """Put groups with a signal in the places of idle ones, from at most `idle-rounds` rounds of sampling in all."""
+        size, world = self.entry.group_size, self.accelerator.num_processes
+        used, done, rounds, first_idle = (
+            {*gather_object([row["problem"] for row in inputs])},
+            len(live_P),
+            1,
+            1 - live_P.mean(),
+        )
+        while rounds < self.entry.idle_rounds and not live_P.all():
+            needed = int((~live_P).sum())
+            groups = needed + next(more for more in range(world) if (needed + more) * size % world == 0)
+            drawn = idle_groups.draw(self.problems, used, groups, f"{self.entry.seed} {self.made_for} {rounds}")
+            used |= {problem["problem"] for problem in drawn}
+            rows = [problem for problem in drawn for _ in range(size)]
+            kept = {name: [*values] for name, values in self._metrics["train"].items() if name != "num_tokens"}
+            share = len(rows) // world
+            more, new_P = self._roll_out(rows[self.accelerator.process_index * share :][:share], done, needed)
+            self._metrics["train"].update(kept)
+            own = np.flatnonzero(self._own(new_P, share))
+            donors = gather_object([*idle_groups.rows_of(more, own.tolist())])  # whole groups, one after another
+            places = np.flatnonzero(~live_P)[: int(new_P.sum())]
+            start = self.accelerator.process_index * len(inputs)
+            rows_P = {
+                place * size + index - start: donors[number * size + index]
+                for number, place in enumerate(places)
+                for index in range(size)
+                if 0 <= place * size + index - start < len(inputs)
+            }
+            outputs = idle_groups.put(outputs, rows_P, self._tokenizer.pad_token_id) if rows_P else outputs
+            live_P[places], rounds, done = True, rounds + 1, done + groups
+        for name, value in (
+            ("rounds", rounds),
+            ("replaced", first_idle - (1 - live_P.mean())),
+            ("left", 1 - live_P.mean()),
+        ):
+            self._metrics["train"][f"idle/{name}"].append(float(value))
+        return outputs, live_P
+
+    def _own(self, values_P: np.ndarray, count: int) -> np.ndarray:
+        """Return the value of the group of each of the `count` rollouts of this process."""
+        start = self.accelerator.process_index * count
+        return np.repeat(values_P, self.entry.group_size)[start : start + count]
 
     def _generate_single_turn(self, prompt_ids, *args, **options):
         """Sample, and call `awaited` with each rollout or thought as soon as it finishes."""
@@ -167,9 +235,10 @@ class GrpoTrainer(PolicyTrainer):
         assert self.rewards is not None, "the main process has the rewards"
         self.rewards.begin([rollout_log.submission(self.describe(row, ids))])
 
-    def _must_be_scored(self) -> None:
+    def _must_be_scored(self, further: bool) -> None:
         """Raise ServiceError in every process if too many of the latest rollouts have no verdict."""
-        fault = self.recent.add(rollout_rewards.causes(self._scored)) if self.accelerator.is_main_process else None
+        causes = rollout_rewards.causes(self._scored) if self.accelerator.is_main_process else ()
+        fault = self.recent.add(causes, further) if self.accelerator.is_main_process else None
         if fault := processes.broadcast(fault):
             kept_rollouts = Path(self.args.output_dir) / ROLLOUT_LOG
             raise rollout_rewards.too_many_unscored(self.name, fault, self.entry.max_unscored, kept_rollouts)
@@ -180,7 +249,6 @@ class GrpoTrainer(PolicyTrainer):
         own = slice(self.accelerator.process_index * count, (self.accelerator.process_index + 1) * count)
         outputs["advantages"] = self._advantages_N[own]
         outputs["completion_mask"] = outputs["completion_mask"] * (~self._totals_N[own].isnan()).unsqueeze(1).int()
-        outputs["num_items_in_batch"] = self.accelerator.gather(outputs["completion_mask"].sum()).sum()
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """Return the rewards NK of the rollouts of all processes, NaN for a missing one; compute their advantages."""
@@ -219,23 +287,26 @@ class GrpoTrainer(PolicyTrainer):
                 )
         return {name: float(np.mean(values)) for name, values in grades.items()}
 
-    def _remember(self) -> None:
-        """Write the step's rollouts to the rollout log, after calling the audit grader if due; main process only."""
+    def _remember(self, done: int, uses_P: Sequence[str]) -> None:
+        """Write rollouts to the rollout log, after `done` groups of the step; main process only.
+
+        The audit grader is called before if it is due, for the first round of a step.
+        """
         assert self.rewards is not None and self.kept_rollouts is not None, (
             "the main process has the rewards and the rollout log"
         )
         last_step = self.made_for + self.num_iterations * self.entry.mini_batches - 1
-        audited, metrics = self.audit_grader.audit(self._scored.rollouts, self.made_for, last_step)
+        audited: list[float | None] = [None] * len(self._rows)
+        metrics: dict[str, float] = {}
+        if not done:
+            audited, metrics = self.audit_grader.audit(self._scored.rollouts, self.made_for, last_step)
         for name, value in metrics.items():
             self._metrics["train"][name].append(value)
-        counted_NK = self._counted_NK
-        totals_N = advantages.total(counted_NK, self.reward_weights.tolist(), ~np.isnan(counted_NK))
-        idle = rollout_rewards.without_signal(totals_N.reshape(-1, self.entry.group_size))
-        self._metrics["train"]["frac_reward_zero_std"][-1] = idle
+        self._metrics["train"]["frac_reward_zero_std"][-1] = uses_P.count(idle_groups.IDLE) / len(uses_P)
         self.kept_rollouts.add(
             rollout_log.entries(
                 self.name, self.made_for, self._rows, self._scored, self.rewards.names, self.entry.group_size,
-                counted_NK, self._advantages_N.tolist(), audited,
+                self._counted_NK, self._advantages_N.tolist(), audited, uses_P, done,
             )
         )  # fmt: skip
 

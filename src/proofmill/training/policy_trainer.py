@@ -141,9 +141,10 @@ class PolicyTrainer(GRPOTrainer):
     def _step_of(self, inputs: dict[str, Any]) -> Step:
         """Count the rollouts and trained tokens of the step of a micro-batch."""
         size, count = self.current_gradient_accumulation_steps, inputs["num_items_in_batch"]  # of a rollout batch
+        every = torch.tensor(self.args.per_device_train_batch_size * size * self.accelerator.num_processes)
         return Step(
             tokens_N=inputs["completion_mask"].sum(dim=1),
-            rollouts=self.args.per_device_train_batch_size * size * self.accelerator.num_processes,
+            rollouts=inputs.get("step_rollouts", every).clamp(min=1),
             tokens=inputs.get("step_tokens", count).clamp(min=1),
             mean_tokens=count.clamp(min=1.0) * size / self.args.steps_per_generation,
             max_tokens=self.max_completion_length,

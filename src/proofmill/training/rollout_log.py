@@ -100,14 +100,19 @@ def submission(row: Mapping[str, Any]) -> Submission:
 
 def entries(
     run: str, step: int, rows: Sequence[Mapping[str, Any]], rewarded: Rewarded, names: Sequence[str], group: int,
-    counted_NK: np.ndarray, advantages: Sequence[float], audited: Sequence[float | None],
+    counted_NK: np.ndarray, advantages: Sequence[float], audited: Sequence[float | None], uses_P: Sequence[str],
+    done: int = 0,
 ) -> Iterator[dict]:  # fmt: skip
-    """Yield the log's rows of a step; `rows` has problem, prompt, turn, question_tokens and policy of each rollout."""
+    """Yield the log's rows of a step; `rows` has problem, prompt, turn, question_tokens and policy of each rollout.
+
+    `uses_P` are the uses of its groups, and `done` groups of the step are in the log.
+    """
     for index, rollout in enumerate(rewarded.rollouts):
         yield {
-            "rollout": digest(run, step, index),
+            "rollout": digest(run, step, done * group + index),
             "step": step,
-            "group": index // group,
+            "group": done + index // group,
+            "use": uses_P[index // group],
             **{key: rows[index].get(key) for key in ("problem", "turn", "prompt", "question_tokens")},
             "policy_step": rows[index].get("policy_step", step - 1),
             "text": rollout.submission.text,

@@ -216,9 +216,14 @@ class Unscored:
         self.rounds: deque[Counter[str]] = deque(maxlen=latest)
         self.a_round, self.most = a_round, share * a_round * latest
 
-    def add(self, causes_of_round: Iterable[str]) -> str | None:
-        """Add the reasons of a batch's unscored rollouts; return a phrase for an error if there are too many now."""
-        self.rounds.append(Counter(causes_of_round))
+    def add(self, causes_of_round: Iterable[str], further: bool = False) -> str | None:
+        """Add the reasons of a batch's unscored rollouts; return a phrase for an error if there are too many now.
+
+        `further` rollouts belong to the batch before.
+        """
+        if not further:
+            self.rounds.append(Counter())
+        self.rounds[-1].update(causes_of_round)
         causes = sum(self.rounds, Counter())
         if causes.total() <= self.most:
             return None
@@ -244,13 +249,6 @@ def causes(rewarded: Rewarded) -> list[str]:
 def _cause(reason: str) -> str:
     """Return why a rollout is unscored, by the reason of its verdict: with a verdict, a preference is missing."""
     return "no preference" if reason in (Reason.OK, Reason.NOT_ASKED) else reason
-
-
-def without_signal(totals_PG: np.ndarray) -> float:
-    """Return the share of groups without a learning signal: fewer than two scored attempts (NaN is unscored), or equal totals."""
-    scored_PG = ~np.isnan(totals_PG)
-    spread_P = np.where(scored_PG, totals_PG, -np.inf).max(axis=1) - np.where(scored_PG, totals_PG, np.inf).min(axis=1)
-    return float(((scored_PG.sum(axis=1) < 2) | (spread_P < EQUAL)).mean())
 
 
 def curves(rewarded: Rewarded, max_tokens: int, question_N: Sequence[int]) -> dict[str, float]:

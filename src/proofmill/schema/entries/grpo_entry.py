@@ -120,6 +120,11 @@ class Grpo(Entry):
         None,
         ge=0,
     )
+    idle: Literal["count", "leave-out", "replace"] = doc(
+        "Handling of groups without a learning signal: `count` them in the denominators of the loss, `leave-out` of these, or `replace` them by groups of further problems (dynamic sampling of DAPO) and leave out what stays idle.",
+        "count",
+    )
+    idle_rounds: Count = doc("Maximum number of rounds of sampling for one rollout batch (`idle: replace`).", 3)
     iterations: Count = doc("Updates on each rollout batch.", 1)
     mini_batches: Count = doc("Mini-batches: optimizer steps for one rollout batch, each on its own part.", 1)
     max_staleness: int = doc(
@@ -239,6 +244,12 @@ class Grpo(Entry):
         yield from evaluation_faults(self)
         if self.evaluate:
             yield from context.grading_faults(*self.evaluated_by, "evaluate-prompt")
+        if self.idle == "replace" and self.scale_rewards == "batch":
+            yield "found `idle: replace` with `scale-rewards: batch`, whose deviation is that of the problems as drawn; expected `group` or `none`. Set it."
+        if self.idle == "replace" and self.summarizer:
+            yield "found `idle: replace` with `summarizer`; expected one of them. Set `idle: leave-out`, or remove `summarizer`."
+        if self.idle == "replace" and self.max_staleness:
+            yield "found `idle: replace` with `max-staleness`; expected one of them. Set `idle: leave-out`, or `max-staleness: 0`."
         unlike = {"kl": self.kl, "iterations": self.iterations > 1, "mini-batches": self.mini_batches > 1} | {
             "top-p": self.top_p < 1, "top-k": self.top_k, "min-p": self.min_p, "summarizer": self.summarizer,
         }  # fmt: skip

@@ -40,6 +40,7 @@ from proofmill.training.losses.registry import ESTIMATORS
 from proofmill.training.losses.token_statistics import TokenStatistics
 from proofmill.training.rollout_log import ROLLOUT_LOG, RolloutLog
 from proofmill.training.rollout_rewards import Rewarding
+from proofmill.training.rollouts import idle_groups
 from proofmill.training.rollouts.held_out import HeldOut
 
 TREE = ("tree_kv_index", "tree_cu_seqlens_q", "tree_cu_seqlens_k")
@@ -131,9 +132,14 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         advantages_N, learned_N, fault = self._score(groups, rows)
         if self.entry.mask_truncated:
             learned_N &= [row["stop_reason"] == StopReason.END for row in rows]
+        counted = len(rows)
+        if self.entry.idle == "leave-out":
+            live_N = np.repeat(self._live_P, self.entry.group_size)
+            learned_N &= live_N
+            counted = max(int(live_N.sum()), 1)
         tokens_N = np.array([row["tokens"] for row in rows])
         tokens = float(max(tokens_N[learned_N].sum(), 1))
-        step = Step(tokens_N, len(rows), tokens, tokens, self.entry.max_tokens)
+        step = Step(tokens_N, counted, tokens, tokens, self.entry.max_tokens)
         weights_N = np.broadcast_to(1.0 / ESTIMATORS[self.entry.loss].divisors(step), tokens_N.shape) * learned_N
         useful_N = learned_N & ((advantages_N != 0) | bool(self.entry.entropy))
         # Rollouts without a gradient are skipped, except to give every micro-batch a row.
@@ -163,6 +169,7 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         totals_N = advantages.total(counted_NK, Rewarding.columns(entry)[1], ~np.isnan(counted_NK))
         totals_PG = totals_N.reshape(-1, entry.group_size)
         advantages_N = advantages.advantages(totals_PG, entry.scale_rewards).ravel()
+        self._live_P = idle_groups.find_live(totals_PG)
         audited, audit_metrics = self.audit_grader.audit(scored.rollouts, step, step)
         self._log_all(
             {
@@ -176,7 +183,8 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         prompts = sum(len(group.problem["tokens"]) * len(group.attempts) for group in groups)
         self._total_train_tokens += prompts + sum(row["tokens"] for row in rows)
         self._metrics["train"]["num_tokens"] = [self._total_train_tokens]
-        facts = (scored, names, entry.group_size, counted_NK, advantages_N.tolist(), audited)
+        uses_P = idle_groups.name_uses(self._live_P, len(self._live_P))
+        facts = (scored, names, entry.group_size, counted_NK, advantages_N.tolist(), audited, uses_P)
         self.kept_rollouts.add(rollout_log.entries(self.name, step, rows, *facts))
         return advantages_N, ~np.isnan(totals_N), self.recent.add(rollout_rewards.causes(scored))
 
@@ -282,7 +290,7 @@ def _rewards(totals_PG: np.ndarray, counted_NK: np.ndarray, names: Sequence[str]
     metrics = {"reward": _mean(totals_PG), "reward_std": _deviation(totals_PG)}
     for name, values in zip(names, counted_NK.T, strict=True):
         metrics |= {f"rewards/{name}/mean": _mean(values), f"rewards/{name}/std": _deviation(values)}
-    return {**metrics, "frac_reward_zero_std": rollout_rewards.without_signal(totals_PG)}
+    return {**metrics, "frac_reward_zero_std": float(1 - idle_groups.find_live(totals_PG).mean())}
 
 
 def _lengths(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -16,7 +16,7 @@ class Step:
     """Counts of an optimizer step over all devices, and the trained tokens N of the rollouts at hand."""
 
     tokens_N: Any  # array or tensor
-    rollouts: int  # includes those that are not trained on
+    rollouts: Any  # includes those that are not trained on
     tokens: Any  # trained tokens of the step, at least 1
     mean_tokens: Any  # trained tokens of a step, averaged over the steps that share a rollout batch, at least 1
     max_tokens: int
