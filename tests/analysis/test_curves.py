@@ -1,5 +1,7 @@
 """Curves: points as logged, a moving average without bias, one picture of several trainings."""
 
+import math
+
 import pytest
 
 from proofmill.analysis import curves
@@ -20,6 +22,25 @@ def test_curves_are_the_points_of_the_table(small):
     rows = [(r["step"], r["value"]) for r in small.table("sft/cold").rows() if r["metric"] == "loss"]
     assert found == {"loss": {"sft/cold": rows}}
     assert list(curves.read(["sft/cold"], small.results)) == ["entropy", "loss"]
+
+
+def test_evaluations_are_drawn_with_their_intervals(tmp_path):
+    """The ends of a point are those logged at its step, and unknown where none are; the picture has a band."""
+    grades = {0: (0.1, 0.0, 0.3), 10: (0.4, 0.2, 0.6), 20: (0.5, None, None)}
+    names = ("evaluate/grade", "evaluate/grade/low", "evaluate/grade/high")
+    rows = [
+        {"step": step, "epoch": 0.0, "metric": name, "value": value}
+        for step, values in grades.items()
+        for name, value in zip(names, values, strict=True)
+        if value is not None
+    ]
+    table = Table("grpo/x", tmp_path)
+    table.write(rows, {"entry": {}, "fingerprint": "f", "model": "m"})
+    (points,) = curves.read(["grpo/x"], tmp_path)["evaluate/grade"].values()
+    assert points[:2] == [(0, 0.1, 0.0, 0.3), (10, 0.4, 0.2, 0.6)]
+    assert points[2][:2] == (20, 0.5) and all(math.isnan(end) for end in points[2][2:])
+    curves.draw(["grpo/x"], tmp_path, tmp_path / "x.svg")
+    assert "FillBetweenPolyCollection" in (tmp_path / "x.svg").read_text()
 
 
 def test_picture_is_the_same_for_the_same_curves(small, tmp_path):

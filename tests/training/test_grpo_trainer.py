@@ -27,11 +27,10 @@ from proofmill.schema.errors import ServiceError
 from proofmill.training import grpo_trainer as trainer_module
 from proofmill.training import run
 from proofmill.training.rollout_rewards import Rewarded, Rewarding, Unscored, causes
-from trained import Gradients, held_up_until_asked
+from trained import TAUGHT, Gradients, held_up_until_asked
 
 pytestmark = pytest.mark.slow
 
-TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch-size": 8, "learning-rate": 0.01}
 GRPO = {
     "model": "sft/taught", "problems": "problems/train", "grader": "arithmetic", "unscored": "drop", "group-size": 4,
     "rewards": {"grade": 1, "format": 0.5, "think-format": 0.5, "language": 0.1}, "problems-per-step": 4, "steps": 1,
@@ -46,14 +45,6 @@ RESPONSE = {
         "content": {"close_pattern": r"<\|end\|>\s*", "content": "text"},
     },
 }
-
-
-@pytest.fixture(scope="module")
-def taught(small) -> Mill:
-    """Build the small chain with a model that is trained to think in tags, answer and end."""
-    made = Mill(small.results, **SMALL, **{"sft/taught": TAUGHT})
-    made.make("sft/taught")
-    return made
 
 
 @pytest.mark.parametrize("opens", [False, True], ids=["the model opens", "the template opens"])

@@ -11,27 +11,20 @@ from safetensors.torch import load_file
 from mill import SMALL, Mill
 from proofmill.graders.program_graders import PROGRAMS, ProgramGrader, grades
 from proofmill.metrics.uncertainty import intervals
+from proofmill.planning.plan import RunPlan
 from proofmill.schema.errors import RecipeError, ServiceError, TableError
 from proofmill.training.rollouts import held_out
 from proofmill.training.rollouts.held_out import HeldOut, best_step, compute_metrics
+from trained import TAUGHT
 
 pytestmark = pytest.mark.slow
 
-TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch-size": 8, "learning-rate": 0.01}
 TRAINING = {
     "model": "sft/taught", "problems": "problems/train", "grader": "digits", "unscored": "drop", "group-size": 4,
     "rewards": {"grade": 1}, "problems-per-step": 2, "steps": 4, "learning-rate": 1e-3, "max-tokens": 64, "log-every": 1,
 }  # fmt: skip
 EVALUATED = {"evaluate": "problems/bench", "evaluate-every": 2, "evaluate-attempts": 3}
 ENGINES = [{}, {"max-staleness": 1}]
-
-
-@pytest.fixture(scope="module")
-def taught(small) -> Mill:
-    """Build the small chain with a model that earns some points."""
-    made = Mill(small.results, **SMALL, **{"sft/taught": TAUGHT})
-    made.make("sft/taught")
-    return made
 
 
 @pytest.fixture(autouse=True)
@@ -204,3 +197,19 @@ def test_best_step_is_the_first_of_equal_ones():
     ]
     assert best_step(history[:1]) is None
     assert best_step(history[:4]) == 2
+
+
+def test_plan_counts_the_calls_of_evaluations(mill):
+    """First, second, fourth and last weights of five steps: problems times attempts each, for the grader that is named."""
+    training = {
+        **TRAINING,
+        **EVALUATED,
+        "steps": 5,
+        "evaluate-grader": "api/referee",
+        "evaluate-schemes": "schemes/bench",
+    }
+    made = mill({**SMALL, "sft/taught": TAUGHT, "grpo/x": training})
+    made.make("problems/train", "problems/bench")
+    stage = RunPlan(made.config, "grpo/x", made.results).stages["grpo/x"]
+    problems = len(made.table("problems/bench").rows("problem"))
+    assert stage.calls == 4 * 3 * problems

@@ -16,22 +16,14 @@ from proofmill.graders.program_graders import PROGRAMS, ProgramGrader, grades
 from proofmill.schema.errors import RecipeError
 from proofmill.training import grpo_trainer as trainer_module
 from proofmill.training.rollouts import idle_groups
+from trained import TAUGHT
 
-TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch-size": 8, "learning-rate": 0.01}
 TRAINING = {
     "model": "sft/taught", "problems": "problems/train", "grader": "even", "unscored": "drop", "group-size": 2,
     "rewards": {"grade": 1}, "problems-per-step": 6, "steps": 3, "learning-rate": 1e-3, "max-tokens": 32, "log-every": 1,
 }  # fmt: skip
 TWO = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d"]
 nan = float("nan")
-
-
-@pytest.fixture(scope="module")
-def taught(small) -> Mill:
-    """Build the small chain with a model that writes digits."""
-    made = Mill(small.results, **SMALL, **{"sft/taught": TAUGHT})
-    made.make("sft/taught")
-    return made
 
 
 @pytest.fixture(autouse=True)

@@ -79,7 +79,7 @@ def read(names: Sequence[str], results: Path, metrics: Sequence[str] = ()) -> di
     for metric in [metric for metric in metrics or SHOWN if {f"{metric}/low", f"{metric}/high"} <= {*points}]:
         for name, line in points[metric].items():
             ends = [{at: end for at, end, *_ in points[f"{metric}/{side}"].get(name, [])} for side in ("low", "high")]
-            points[metric][name] = [(step, value, *(of.get(step, value) for of in ends)) for step, value in line]
+            points[metric][name] = [(step, value, *(of.get(step, math.nan) for of in ends)) for step, value in line]
     shown = [*SHOWN, *(metric for metric in points if metric.partition("/")[2] in SHOWN_OF_TASKS)]
     return {metric: dict(points[metric]) for metric in metrics or shown if metric in points}
 

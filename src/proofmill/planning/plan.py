@@ -204,7 +204,8 @@ class RunPlan:
         if isinstance(entry, Schemes) and grader and stage.rows is not None and stage.state == "make":
             tests = len(PROBES) * stage.rows * len(grader.judges)  # the schemes to be tested do not exist yet
             self._add(stage, grader.judges[0], tests)
-        if grader and (grader.parse_retries or grader.rounds or grader.escalate_to or grader.normalizer):
+        more = grader and (grader.parse_retries or grader.rounds or grader.escalate_to or grader.normalizer)
+        if more or (grader and getattr(entry, "idle", "") == "replace"):
             stage.further = True
 
     def _calls_of(self, entry: Any, model: str, rows: int | None) -> int | None:
@@ -240,10 +241,8 @@ class RunPlan:
     def _further_models(self, entry: Any) -> Iterator[tuple[str, int | None]]:
         """Yield the models that a training calls in addition to its reward grader, with the number of calls."""
         calls_of = dict(entry.other_calls(self.rows_of)) if hasattr(entry, "other_calls") else {}
-        if getattr(entry, "max_attack", None) is not None:
-            submission_grader = entry.grader, entry.grader_prompt
-            calls = calls_of.get(submission_grader, 0)
-            calls_of[submission_grader] = None if calls is None else calls + robustness.about()
+        if getattr(entry, "max_attack", None) is not None and calls_of.get(entry.graders()[0], 0) is not None:
+            calls_of[entry.graders()[0]] = calls_of.get(entry.graders()[0], 0) + robustness.about()
         for (name, prompt), calls in calls_of.items():
             if name not in PROGRAMS:
                 for judge in grader_of(name, prompt, self.config.declared).judges:

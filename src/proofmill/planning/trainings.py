@@ -12,6 +12,7 @@ from proofmill.planning import hours, machines
 from proofmill.planning.machines import Machine
 from proofmill.planning.plan import RunPlan
 from proofmill.planning.shapes import Shapes
+from proofmill.schema.entries.evaluation_fields import count_evaluations
 from proofmill.schema.names import kind_of
 from proofmill.training import memory, micro_batches
 
@@ -186,6 +187,12 @@ class Training:
         sampled = rows / getattr(entry, "iterations", 1)
         if getattr(entry, "summarizer", None):  # reasoning turns of each problem
             sampled += sampled * entry.turns / (entry.summaries * entry.group_size)
+        if getattr(entry, "idle", "") == "replace":
+            sampled *= entry.idle_rounds
+        attempts = count_evaluations(entry, self.plan.rows_of)
+        if attempts is None:
+            return None
+        sampled += attempts
         if self.kind == "selfplay":  # attempts at each valid task
             sampled += entry.steps * entry.batch_size * len(entry.tasks) * entry.attempts
         texts = hours.Rollouts(sampled, prompt, fill * self.longest)

@@ -30,7 +30,7 @@ class KeptWeights(TrainerCallback):
         self.folder = job.checkpoints / STEPS
         self.best: list[int | None] = []  # as of the checkpoints that are kept
         if not processes.rank():
-            for path in self.folder.glob("*"):
+            for path in [*self.folder.glob("*")]:
                 if int(path.name.rpartition("-")[2]) > after or path.name.startswith("."):
                     shutil.rmtree(path)
 
@@ -58,7 +58,7 @@ class KeptWeights(TrainerCallback):
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Remove weights that were the best of no kept checkpoint and that `save-every` does not ask for."""
         self.best = [*self.best[1:], best_step(state.log_history)]
-        for path in [] if processes.rank() else self.folder.glob("step-*"):
+        for path in [] if processes.rank() else [*self.folder.glob("step-*")]:
             step = int(path.name.removeprefix("step-"))
             if step not in self.best and not (self.entry.save_every and step and step % self.entry.save_every == 0):
                 shutil.rmtree(path)
