@@ -161,7 +161,7 @@ def test_process_draws_from_all_tokens_whatever_the_model_is_published_with(smal
     settings = sampling.Settings(str(folder), 64, 1, 0, 0, ends=[0], max_tokens=4, temperature=1.0)
     found = []
     sampling.sample(
-        sampling.load_model(settings), settings, [(0, [5, 6, 7], place) for place in range(64)], 0, found.append
+        sampling.load_model(settings), settings, [(0, [5, 6, 7], place, 1.0) for place in range(64)], 0, found.append
     )
     assert len({tuple(attempt.ids_T) for attempt in found}) > 1
 
@@ -174,7 +174,7 @@ def test_noise_of_an_attempt_is_its_own(small):
 
     def draw(*places):
         found = []
-        sampling.sample(model, settings, [(group, [5, 6, 7], place) for group, place in places], 0, found.append)
+        sampling.sample(model, settings, [(group, [5, 6, 7], place, 1.0) for group, place in places], 0, found.append)
         return {(one.group, one.place): one.ids_T.tolist() for one in found}
 
     together = draw((0, 0), (0, 1), (1, 0), (1, 1))

@@ -19,7 +19,8 @@ def rows(step: int, reward: float):
     """Return one step with one rollout."""
     rewarded = Rewarded([Rollout(SCRIPT, Verdict(1.0, 7, "ok"), 3)], np.array([[reward]]), np.array([[True]]))
     asked = [{"problem": "p", "prompt": "s", "turn": None, "question_tokens": 2}]
-    return entries("grpo/x", step, asked, rewarded, ["grade"], 1, rewarded.mask_uncounted("drop"), [0.0], [None])
+    counted = rewarded.mask_uncounted("drop")
+    return entries("grpo/x", step, asked, rewarded, ["grade"], 1, counted, [0.0], [None], ["trained"])
 
 
 def test_rollout_log_drops_what_came_after_its_checkpoint(tmp_path):
