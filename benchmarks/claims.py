@@ -29,10 +29,10 @@ from proofmill.metrics.metrics import METRICS
 from proofmill.schema.names import without_seed
 
 PAGE = seeds.ROOT / "docs/claims.md"
-RECIPE, STALE_RECIPE, TUNING, SMOL = "nano-claims", "nano-staleness", "nano-tuning", "smol-seeds"
+RECIPE, SMOL = "nano-claims", "smol-seeds"
+RECIPES = (RECIPE, "nano-staleness", "nano-tuning", "nano-taught", "nano-taught-tuning", SMOL)
 WAYS, ATTEMPTS, REWARDS = "scores/claims-ways-seeds", "scores/claims-attempts-seeds", "scores/claims-rewards-seeds"
 SCORES = (WAYS, ATTEMPTS, REWARDS)
-STALENESS, TUNED = "scores/claims-staleness-seeds", "scores/tuning-seeds"
 AUDIT_GRADE, AUDIT_GAP = "audit/grade", "audit/gap"  # metrics of a training
 EARLIER = seeds.FOLDER / "claims-of-three-seeds.csv"  # outcomes by the earlier rule: p over problems, seeds pooled
 GAP = 0.1  # share of the points: a judge this far above the checker has drifted from it
@@ -50,7 +50,7 @@ class Results:
         self.groups: dict[str, Any] = {}
         self.curves: dict[tuple[str, str], dict[int, Curve]] = {}
         self.commits: dict[str, list[str]] = {}
-        for recipe in (RECIPE, STALE_RECIPE, TUNING, SMOL):
+        for recipe in RECIPES:
             tables = seeds.read(recipe, folder)
             self.commits[recipe] = seeds.commits(recipe, folder)
             for name, entry in seeds.repeated(config, recipe).items() if tables else ():
@@ -107,12 +107,16 @@ def list_smol_claims(results: Results) -> Iterator[str]:
         yield from _score_rows(claims, [row for row in results.scores(*names) if row["metric"].startswith("pass")])
 
 
-def list_stale_claims(results: Results) -> Iterator[str]:
-    """Yield the table of the claims of `nano-staleness`, and the scores of its models."""
-    if claims := results.claims(STALENESS):
-        yield from _claim_rows(claims)
-        yield ""
-        yield from _score_rows(claims, results.scores(STALENESS))
+def list_claims_of(name: str) -> Callable[[Results], Iterator[str]]:
+    """Return a block with the table of the claims of these scores, and the scores of its models."""
+
+    def lines(results: Results) -> Iterator[str]:
+        if claims := results.claims(name):
+            yield from _claim_rows(claims)
+            yield ""
+            yield from _score_rows(claims, results.scores(name))
+
+    return lines
 
 
 def list_scores(results: Results) -> Iterator[str]:
@@ -201,16 +205,20 @@ def list_parts(results: Results) -> Iterator[str]:
         yield f"| {' | '.join([name, *cells])} |"
 
 
-def list_tuning(results: Results) -> Iterator[str]:
-    """Yield the mean grade of each setting that was tried on the problems for tuning."""
-    rows = [row for row in results.scores(TUNED) if row["metric"].startswith("avg")]
-    problems = list(dict.fromkeys(row["problems"] for row in rows))
-    if rows:
-        yield f"| training | {' | '.join(problems)} |"
-        yield "|---" * (len(problems) + 1) + "|"
-    for model in dict.fromkeys(row["model"] for row in rows):
-        cells = [_value(row) for name in problems for row in rows if (row["model"], row["problems"]) == (model, name)]
-        yield f"| `{model}` | {' | '.join(cells)} |"
+def list_tuning(name: str) -> Callable[[Results], Iterator[str]]:
+    """Return a block with the mean grade of each setting that was tried on the problems for tuning."""
+
+    def lines(results: Results) -> Iterator[str]:
+        rows = [row for row in results.scores(name) if row["metric"].startswith("avg")]
+        problems = list(dict.fromkeys(row["problems"] for row in rows))
+        if rows:
+            yield f"| training | {' | '.join(problems)} |"
+            yield "|---" * (len(problems) + 1) + "|"
+        for model in dict.fromkeys(row["model"] for row in rows):
+            here = [row for table in problems for row in rows if (row["model"], row["problems"]) == (model, table)]
+            yield f"| `{model}` | {' | '.join(map(_value, here))} |"
+
+    return lines
 
 
 def list_audits(results: Results) -> Iterator[str]:
@@ -251,14 +259,16 @@ def list_unscored(*names: str) -> Callable[[Results], Iterator[str]]:
 BLOCKS: dict[str, Callable[[Results], Iterator[str]]] = {
     "all": list_claims,
     "scores": list_scores,
-    "tuning": list_tuning,
+    "tuning": list_tuning("scores/tuning-seeds"),
     "parts": list_parts,
     "costs": list_costs,
     "attempts": list_pass_at_k,
     "audits": list_audits,
     "lost": list_unscored(*(f"grpo/lost-{share}-{way}" for share in (5, 20) for way in ("drop", "zero"))),
     "dodge": list_unscored("grpo/dodge-drop", "grpo/dodge-zero"),
-    "staleness": list_stale_claims,
+    "staleness": list_claims_of("scores/claims-staleness-seeds"),
+    "taught": list_claims_of("scores/claims-taught-seeds"),
+    "taught-tuning": list_tuning("scores/taught-tuning-seeds"),
     "smol": list_smol_claims,
 }
 

@@ -10,6 +10,7 @@ Differences from the original:
 3. Every rollout is kept with its rewards, its advantage and its verdict: results/grpo/<name>/rollouts.parquet.
 4. An audit grader (`audit`) can grade samples. It stops a training that exploits its reward.
 5. Problems that the grader cannot grade, for lack of an answer or a scheme, are left out.
+6. A teacher's log-probabilities can be a reward of each token (`teacher`: on-policy distillation).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,6 +55,7 @@ def main(entry: Grpo, job: Job) -> None:
 
     from proofmill.training import checkpoints, micro_batches, run
     from proofmill.training import grpo_trainer as trainers
+    from proofmill.training.rollouts import teacher
     from proofmill.training.rollouts.kept_weights import KeptWeights
 
     checkpoints.settle(job)
@@ -96,18 +98,19 @@ def main(entry: Grpo, job: Job) -> None:
         ref_model_sync_steps=entry.reference_sync_steps or 512,
         ref_model_mixup_alpha=1.0,
     )
+    taught_by = teacher.load(entry, job, tokenizer)
     model, _ = run.load(job, entry.model, entry.lora, entry.seed)
     with open_rewards(entry, job, tokenizer) as (rewards, cache, held_out):
         names, weights = Rewarding.columns(entry)
         after = checkpoints.step_of_last(job)
         kept_rollouts = RolloutLog(job.checkpoints / ROLLOUT_LOG, columns(names), after) if rewards else None
         trainer = trainers.GrpoTrainer(
-            entry, job.name, rewards, kept_rollouts, cache, after, held_out, at_once,
+            entry, job.name, rewards, kept_rollouts, cache, after, held_out, at_once, taught_by,
             model=model, args=config, train_dataset=data, processing_class=tokenizer,
-            reward_funcs=[_name_reward(name) for name in names],
+            reward_funcs=[_name_reward(name) for name in names or ["teacher"]],
         )  # fmt: skip
         rollout_engines.report_at_once(job, model, trainer)
-        trainer.reward_weights = trainer.reward_weights.new_tensor(weights)
+        trainer.reward_weights = trainer.reward_weights.new_tensor(weights or [0.0])
         kept = KeptWeights.of(trainer, tokenizer, job, entry, after)
         seconds = run.train(trainer, job, last=processes.broadcast(after if trainer.over else None))
     finish(entry, job, trainer, kept, kept_rollouts, training_seconds=seconds, **attacks)
@@ -284,9 +287,8 @@ def open_rewards(
         for name, preference in entry.preferences.items()
         if kind_of(name) in ASKED
     }
-    submission_graders = [
-        submission_grader for submission_grader in (grader, audit, evaluator, *judges.values()) if submission_grader
-    ]
+    rewarding = grader if Rewarding.columns(entry)[0] else None  # a teacher alone needs no grades
+    submission_graders = [one for one in (rewarding, audit, evaluator, *judges.values()) if one]
     summarizers = [entry.summarizer] if entry.summarizer else []
     with (
         open_engine.asking_for(job, *submission_graders, further=summarizers) as askers,
@@ -333,11 +335,13 @@ def max_prompt_tokens(answer: int, context: int | None, prompt: int = PROMPT_TOK
     return prompt if context is None else max(1, min(prompt, context - answer))
 
 
-def footprint(entry: Grpo, network: Any, tasters: Sequence[Any], prompt: int = PROMPT_TOKENS) -> dict[str, Any]:
+def footprint(
+    entry: Grpo, network: Any, tasters: Sequence[Any], prompt: int = PROMPT_TOKENS, teacher: Any = None
+) -> dict[str, Any]:
     """Return the maximum tokens of a rollout with its prompt, and what takes memory in addition to the model and vLLM.
 
-    `network` is the trained model, with or without weights; None while unknown. A prompt has `prompt` tokens, or fewer if
-    the model's context leaves less room.
+    `network` is the trained model, with or without weights; None while unknown. `tasters` are reward models. A prompt has
+    `prompt` tokens, or fewer if the model's context leaves less room.
     """
     context = network and memory.context_of(network)
     prompt = max_prompt_tokens(entry.max_tokens, context, prompt)
@@ -346,6 +350,7 @@ def footprint(entry: Grpo, network: Any, tasters: Sequence[Any], prompt: int = P
         "trained_tokens": entry.max_tokens,
         "reference": entry.kl > 0 and entry.lora is None,
         "reward_models": tasters,
+        "teacher": teacher,
     }
 
 
@@ -358,7 +363,8 @@ def _extra_memory(entry: Grpo, job: Job, longest: int) -> dict[str, Any]:
     """Return the `footprint` of a job whose longest prompt has `longest` tokens."""
     prompt = max(longest, PROMPT_TOKENS) if entry.summarizer else longest
     tasters = [job.parent(name).weights() for name in reward_models(entry)]
-    return footprint(entry, memory.build_empty(job.parent(entry.model).weights()), tasters, prompt)
+    teacher = job.parent(entry.teacher).weights() if entry.teacher else None
+    return footprint(entry, memory.build_empty(job.parent(entry.model).weights()), tasters, prompt, teacher)
 
 
 if __name__ == "__main__":

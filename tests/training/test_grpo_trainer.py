@@ -81,7 +81,7 @@ def test_rollouts_are_those_of_transformers_own_loop(taught, monkeypatch, way):
     monkeypatch.setenv("PROOFMILL_FORCE", "all")
     for theirs in (False, True):
         if theirs:
-            monkeypatch.setattr(rollouts_module, "decode_by_ours", lambda job, model, ended=None: None)
+            monkeypatch.setattr(rollouts_module, "decode_by_ours", lambda job, model, **_: None)
         table = Mill(taught.results, **SMALL, **entries).make("grpo/looped")
         frames.append(pl.read_parquet(table.folder / "rollouts.parquet").drop("rollout"))
     ours, theirs = frames
@@ -97,7 +97,9 @@ def test_judge_is_asked_about_the_first_rollout_while_others_are_written(taught,
     with held_up_until_asked() as heard:
         for name in ("early", "late"):
             table = Mill(taught.results, **SMALL, **{"sft/taught": TAUGHT, f"grpo/{name}": judged}).make(f"grpo/{name}")
-            frames.append(pl.read_parquet(table.folder / "rollouts.parquet").drop("rollout", "cost", "judge_tokens"))
+            frames.append(
+                pl.read_parquet(table.folder / "rollouts.parquet").drop("rollout", "cost", "judge_tokens", "logprobs")
+            )
             monkeypatch.setattr(
                 rollouts_module, "report_at_once", lambda job, model, _: rollouts_module.decode_by_ours(job, model)
             )

@@ -4,6 +4,7 @@ That each estimator's loss is its formula's, with a model and off policy: tests/
 """
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import get_args, get_type_hints
 
@@ -167,6 +168,26 @@ def test_clipped_shares_count_tokens_by_the_sign_of_their_advantage():
     assert [sums[SUMS.index(name)].item() for name in ("low", "high")] == [1, 1]
 
 
+def test_divergence_from_a_teacher_is_a_mean_over_tokens():
+    """The log-probabilities were log 1 when sampled, and the teacher's are -1 and -3."""
+    some = replace(tokens([1.0, 1.0, 1.0], [0.0] * 3, [0.5, 0.5, 0.0]), teacher=torch.tensor([-1.0, -3.0, -100.0]))
+    collected = TokenStatistics()
+    collected.add(policy_loss(some, CLIPPED, 2)[1])
+    assert collected.finish(Accelerator(), teacher=True)["teacher/kl"] == pytest.approx(2)
+
+
+def test_expected_gradient_with_a_teacher_is_that_of_the_reverse_divergence():
+    """The loss of every token, weighted by its probability, has the gradient of KL(policy | teacher)."""
+    random = partial(torch.randn, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    scores, teacher = random(6).requires_grad_(), torch.log_softmax(random(6), dim=-1)
+    logprobs = torch.log_softmax(scores, dim=-1)
+    none = torch.zeros_like(teacher)
+    every = Tokens(logprobs, logprobs.detach(), none, logprobs.detach().exp(), none, teacher=teacher)
+    (found,) = torch.autograd.grad(policy_loss(every, CLIPPED, 1)[0], scores, retain_graph=True)
+    (wanted,) = torch.autograd.grad((logprobs.exp() * (logprobs - teacher)).sum(), scores)
+    assert torch.allclose(found, wanted, atol=1e-12) and wanted.abs().max() > 0.01
+
+
 # ------------------------------------------------------------------------------------------------- gradients in float64
 
 LENGTHS, ADVANTAGES, MOST = (1, 4, 3, 5), (1.0, -0.7, 0.4, -1.3), 6
@@ -177,14 +198,17 @@ def number_of(value) -> float:
     return value.item() if isinstance(value, torch.Tensor) else value
 
 
-def formula(changes, logprobs, advantages, kinds: Objective, references) -> torch.Tensor:
+def formula(changes, logprobs, advantages, kinds: Objective, references, teachers) -> torch.Tensor:
     """Return the loss of rollouts one by one, from the papers' formulas; `changes` are log-probabilities minus old ones."""
     low, high = 1 - kinds.low, 1 + kinds.high
     sums = []
-    for change_T, logprob_T, advantage, reference_T in zip(changes, logprobs, advantages, references, strict=True):
+    columns = zip(changes, logprobs, advantages, references, teachers, strict=True)
+    for change_T, logprob_T, earned, reference_T, teacher_T in columns:
         terms = []
         mean = sum(change_T) / len(change_T)
-        for change, logprob, reference in zip(change_T, logprob_T, reference_T, strict=True):
+        for change, logprob, reference, taught in zip(change_T, logprob_T, reference_T, teacher_T, strict=True):
+            old = (logprob - change).item()
+            advantage = earned + (kinds.teacher_weight * (taught.item() - old) if kinds.teacher_weight else 0)
             ratio = torch.exp(mean if kinds.objective == "gspo" else change)
             bounded = min(max(ratio.item(), low), high)
             if kinds.objective in ("clipped", "gspo"):
@@ -216,7 +240,9 @@ def formula(changes, logprobs, advantages, kinds: Objective, references) -> torc
 @pytest.mark.parametrize("shift", [0.0, 0.4], ids=["on-policy", "stale"])
 @pytest.mark.parametrize("objective", [*OBJECTIVES])
 @pytest.mark.parametrize("loss", [*ESTIMATORS])
-@pytest.mark.parametrize("further", [{}, {"dual_clip": 1.5}, {"mask_divergence": 0.05}, {"kl": 0.1}], ids=str)
+@pytest.mark.parametrize(
+    "further", [{}, {"dual_clip": 1.5}, {"mask_divergence": 0.05}, {"kl": 0.1}, {"teacher_weight": 0.3}], ids=str
+)
 def test_gradient_is_that_of_the_formula_in_float64(loss, objective, shift, flat, further):
     """Each objective with each estimator, in two micro-batches, on policy and stale: the papers' formulas by autograd."""
     if "dual_clip" in further and objective in ("reinforce", "cispo"):
@@ -225,7 +251,7 @@ def test_gradient_is_that_of_the_formula_in_float64(loss, objective, shift, flat
     random = partial(torch.randn, generator=generator, dtype=torch.float64)
     scores = [random(length, 5) for length in LENGTHS]
     olds = [shift * random(length) for length in LENGTHS]
-    gaps = [random(length) for length in LENGTHS]
+    gaps, lessons = ([random(length) for length in LENGTHS] for _ in range(2))
     kinds = Objective(low=0.2, high=0.3, entropy=0.0, loss=loss, objective=objective, **further)
     gradients = []
     for ours in (True, False):
@@ -233,9 +259,10 @@ def test_gradient_is_that_of_the_formula_in_float64(loss, objective, shift, flat
         logprobs = [torch.log_softmax(weight, dim=-1)[:, 0] for weight in weights]
         old = [now.detach() + by for now, by in zip(logprobs, olds, strict=True)]
         references = [now.detach() + by for now, by in zip(logprobs, gaps, strict=True)]
+        teachers = [now.detach() + by for now, by in zip(logprobs, lessons, strict=True)]
         if not ours:
             changes = [now - before for now, before in zip(logprobs, old, strict=True)]
-            total = formula(changes, logprobs, ADVANTAGES, kinds, references)
+            total = formula(changes, logprobs, ADVANTAGES, kinds, references, teachers)
             total.backward()
             gradients.append((total.detach(), [weight.grad for weight in weights]))
             continue
@@ -244,16 +271,20 @@ def test_gradient_is_that_of_the_formula_in_float64(loss, objective, shift, flat
         total = torch.zeros(())
         for start in (0, 2):
             rows = range(start, start + 2)
-            columns = [pad_sequence([each[n] for n in rows], batch_first=True) for each in (logprobs, old, references)]
+            columns = [
+                pad_sequence([each[n] for n in rows], batch_first=True)
+                for each in (logprobs, old, references, teachers)
+            ]
             mask_NT = pad_sequence([torch.ones(LENGTHS[n]) for n in rows], batch_first=True).bool()
             per_row = [torch.tensor([float(values[n]) for n in rows], dtype=torch.float64)[:, None].expand_as(mask_NT)
                        for values in (ADVANTAGES, divisors_N.reciprocal())]  # fmt: skip
-            now, before, reference = columns
-            some = [now, before, per_row[0], per_row[1] * mask_NT, torch.zeros_like(now), reference]
+            now, before, reference, taught = columns
+            some = [now, before, per_row[0], per_row[1] * mask_NT, torch.zeros_like(now), reference, taught]
             number_NT = torch.arange(2)[:, None].expand_as(mask_NT)
             flat_or_padded = [column[mask_NT] for column in (*some, number_NT)] if flat else [*some, None]
-            *six, numbers = flat_or_padded
-            part, _ = policy_loss(Tokens(*six, rollouts=numbers), kinds, sum(LENGTHS))
+            *six, lesson, numbers = flat_or_padded
+            shown = lesson if kinds.teacher_weight else None
+            part, _ = policy_loss(Tokens(*six, teacher=shown, rollouts=numbers), kinds, sum(LENGTHS))
             part.backward(retain_graph=True)
             total = total + part.detach()
         gradients.append((total, [weight.grad for weight in weights]))

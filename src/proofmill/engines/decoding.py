@@ -24,10 +24,10 @@ Draw = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # scores of rows, i
 Ended = Callable[[int, list[int]], None]  # index of a row, tokens that follow its prompt
 
 
-def sample_with_ours(model: Any, ended: Ended | None = None) -> None:
-    """Make a model's `generate` sample with `decode`, also when a wrapper (an adapter, TRL) calls it."""
+def sample_with_ours(model: Any, **options: Any) -> None:
+    """Make a model's `generate` sample with `decode` and these options, also when a wrapper (an adapter, TRL) calls it."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    base.generate = partial(base.generate, custom_generate=partial(decode, ended=ended))
+    base.generate = partial(base.generate, custom_generate=partial(decode, **options))
 
 
 def decode(

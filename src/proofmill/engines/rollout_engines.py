@@ -5,7 +5,7 @@ PROOFMILL_WEIGHT_SYNC_PORT    port on the training's node for the transfer of we
 """
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proofmill.artifacts.jobs import Job
 from proofmill.engines import vllm_memory
@@ -14,9 +14,6 @@ from proofmill.runtime import environment, processes
 from proofmill.runtime.progress import log
 from proofmill.schema.errors import SettingError
 from proofmill.training import memory
-
-if TYPE_CHECKING:  # importing torch is left to the trainers
-    from proofmill.engines.decoding import Ended
 
 
 def before_trl(job: Job) -> None:
@@ -100,25 +97,31 @@ def _announce(job: Job, options: dict[str, Any]) -> None:
         )
 
 
-def decode_by_ours(job: Job, model: Any, ended: "Ended | None" = None) -> None:
+def decode_by_ours(job: Job, model: Any, **options: Any) -> None:
     """Sample with `decoding.decode`, so that rollouts leave their batch as they end, if each device has all weights.
 
-    Devices that shard the weights must run the same forward passes, so they use transformers' own loop. `ended` is
-    called with each rollout as it leaves.
+    Devices that shard the weights must run the same forward passes, so they use transformers' own loop. `options` are
+    those of `decode`.
     """
     if job.engine == "transformers" and processes.sharding() == "none":
         from proofmill.engines import decoding
 
-        decoding.sample_with_ours(model, ended)
+        decoding.sample_with_ours(model, **options)
 
 
 def report_at_once(job: Job, model: Any, trainer: Any) -> None:
-    """Call `trainer.on_completion(prompt, ids)`, both token ids, as soon as a rollout ends.
+    """Call `trainer.on_completion(prompt, ids)`, both token ids, as soon as a rollout ends; `trainer.drawn` gets log-probabilities.
 
     `trainer.prompts` are those of the batch that is being sampled. TRL's server and sharded weights report nothing
     before the last rollout has ended.
     """
-    decode_by_ours(job, model, lambda row, ids: trainer.on_completion(trainer.prompts[row], ids))
+    decode_by_ours(
+        job,
+        model,
+        ended=lambda row, ids: trainer.on_completion(trainer.prompts[row], ids),
+        logprobs=trainer.drawn,
+        heat=trainer.temperature,
+    )
     if job.engine == "vllm":
         engine = trainer.vllm_generation.llm.llm_engine
         step = engine.step

@@ -127,8 +127,8 @@ class Feasibility:
         """Return the verdict on a training that calls `judges`, which are local models, in its own process."""
         training = Training(name, entry, self.plan, self.shapes)
         longest = training.longest + training.samples
-        verdict = self._begun(name, entry.model, training.tokens, longest, *training.preference_models)
-        if None in map(self.shapes.of, (entry.model, *training.preference_models)):
+        verdict = self._begun(name, entry.model, training.tokens, longest, *training.others)
+        if None in map(self.shapes.of, (entry.model, *training.others)):
             return verdict
         for judge, api in judges.items():
             verdict.faults.append(

@@ -1,7 +1,7 @@
 """GPU-hours of training and sampling, from tokens, the shape of a model, and two assumed utilizations.
 
 Training: 6 operations per parameter and token (2 forward, 4 backward; Kaplan et al. 2020, section 2.1), a third more with
-activation recomputation, 2 for each further forward pass (a reference, old probabilities), and attention over half of the
+activation recomputation, 2 for each further forward pass (a reference, a teacher, old probabilities), and attention over half of the
 keys, at LEARNING of the GPU's peak rate.
 
 Sampling with vLLM: a step generates one token of each concurrent sequence. It takes the longer of reading the weights and
@@ -32,7 +32,9 @@ class Rollouts:
     written: float
 
 
-def learning(network: Any, tokens: float, length: float, gpu: Gpu, precision: str, again: bool, more: int = 0) -> float:
+def learning(
+    network: Any, tokens: float, length: float, gpu: Gpu, precision: str, again: bool, more: float = 0
+) -> float:
     """Return the GPU-hours of training on `tokens` in rows of mean `length`, with `more` further forward passes."""
     forward = 2 * active(network) + attention(network, length)
     return tokens * forward * (3 + again + more) / (getattr(gpu, precision) * LEARNING) / 3600

@@ -81,15 +81,18 @@ class Training:
         self.entry, self.kind, self.plan = entry, kind_of(name), plan
         self.network = shapes.of(entry.model)
         self.samples = self.kind != "sft"
-        self.preference_models: list[str] = []  # preference models, loaded by the training
+        self.others: list[str] = []  # further models that the training loads: preference models and a teacher
+        self.teacher: Any = None
         self.staleness = getattr(entry, "max_staleness", 0)
         self.mini_batches = getattr(entry, "mini_batches", 1)  # steps per rollout batch
         self.at_least = micro_batches.LENGTHS if self.kind == "grpo" and not self.staleness else 1
         if self.kind == "sft":
             self.batch, self.footprint = entry.batch_size, {"tokens": entry.max_length}
         elif self.kind == "grpo":
-            self.batch, self.preference_models = entry.problems_per_step * entry.group_size, grpo.reward_models(entry)
-            self.footprint = grpo.footprint(entry, self.network, [shapes.of(other) for other in self.preference_models])
+            self.batch, preferences = entry.problems_per_step * entry.group_size, grpo.reward_models(entry)
+            self.others = [*preferences, *([entry.teacher] if entry.teacher else [])]
+            self.teacher, tasters = entry.teacher and shapes.of(entry.teacher), [*map(shapes.of, preferences)]
+            self.footprint = grpo.footprint(entry, self.network, tasters, teacher=self.teacher)
         else:
             self.batch, self.footprint = entry.rows, selfplay.footprint(entry)
         self.tokens = self.footprint["tokens"]
@@ -174,7 +177,9 @@ class Training:
             return None
         if before := getattr(entry, "continues", None):
             rows -= self._rows(self.plan.config.entries[before]) or 0
-        prompt, forwards = self.tokens - self.longest, int(self.reference)
+        prompt, forwards = self.tokens - self.longest, float(self.reference)
+        if self.teacher:
+            forwards += hours.active(self.teacher) / hours.active(self.network)
         if self.samples and not self.staleness:
             # A further forward pass computes the probabilities of rollouts before their first step. Several steps need
             # them, and so does the correction of vLLM's. Asynchronous rollouts come with their own.

@@ -221,6 +221,11 @@ ROLLOUT_COLUMNS: dict[str, tuple[Any, str]] = {
     "text": (pl.String, "generated text"),
     "stop_reason": (pl.String, "stop reason: `end` or `length`"),
     "tokens": (pl.Int64, "generated tokens"),
+    "token_ids": (pl.List(pl.Int32), "their ids, with the one that ends the text"),
+    "logprobs": (
+        pl.List(pl.Float16),
+        "their log-probabilities at the temperature of sampling, from the engine that sampled; null where it returns none (sharded weights)",
+    ),
     "question_tokens": (pl.Int64, "tokens of the statement"),
     "reference_tokens": (pl.Int64, "tokens of the reference solution, if any"),
     "grade": (pl.Float64, "grade in points; null if unscored"),

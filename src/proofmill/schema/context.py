@@ -40,6 +40,16 @@ class Context:
         """Return a judge's prompt, or the default one."""
         return self.prompt(prompt or GRADER_PROMPT)
 
+    def root_of(self, model: Any) -> Any:
+        """Return the `base` that a model was trained from; None if an entry between them could not be read."""
+        seen = []
+        while (entry := self.entries.get(model)) is not None and model not in seen:
+            seen.append(model)
+            model = getattr(entry, "model", None) or getattr(entry, "source", "")
+            if "/" not in model:
+                return entry
+        return None
+
     def chain(self, grader: str, prompt: str | None = None) -> list[Any]:
         """Return a grader and those that it escalates to."""
         return self.graders_of(grader, prompt, self.entries)

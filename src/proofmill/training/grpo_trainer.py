@@ -35,7 +35,7 @@ from proofmill.training.losses.policy import Objective
 from proofmill.training.policy_trainer import PolicyTrainer
 from proofmill.training.rollout_log import ROLLOUT_LOG, RolloutLog
 from proofmill.training.rollout_rewards import Rewarding
-from proofmill.training.rollouts import idle_groups
+from proofmill.training.rollouts import idle_groups, teacher
 from proofmill.training.rollouts.held_out import HeldOut
 
 REFERENCE = "reference.pt"
@@ -57,16 +57,22 @@ class GrpoTrainer(PolicyTrainer):
         start: int = 0,
         held_out: HeldOut | None = None,
         at_once: int = 1,
+        taught_by: Any = None,
         **options: Any,
     ):
-        """Take the step `start` that the training resumes from, and `options` for TRL; the rest as in PolicyTrainer."""
+        """Take the step `start` that the training resumes from, the model of the teacher, and `options` for TRL.
+
+        The rest is as in PolicyTrainer.
+        """
         self.entry, self.name, self.rewards, self.kept_rollouts, self.turns = entry, name, rewards, kept_rollouts, turns
         self.start, self.problems = start, options["train_dataset"].to_list()
         self.prompts: list[Sequence[int]] = []  # tokens of the prompts being sampled
+        self.drawn: list[torch.Tensor] = []  # log-probabilities (N,) of the tokens that decoding.py has sampled
         # Callbacks for finished rollouts: by row of the next batch, and by prompt of the current one.
         self.awaited: Sequence[OnRollout] = ()
         self.writing: dict[tuple[int, ...], OnRollout] = {}
         super().__init__(Objective.of(entry), held_out, at_once, **options)
+        self.teacher = None if taught_by is None else teacher.place(taught_by, self)
         self.recent = rollout_rewards.Unscored(
             entry.max_unscored, entry.mini_batches * entry.problems_per_step * entry.group_size, entry.rounds
         )
@@ -133,13 +139,13 @@ class GrpoTrainer(PolicyTrainer):
     def _has_gradient(self, rows: dict[str, torch.Tensor]) -> torch.Tensor:
         """Return which rows N go through the model: those with a gradient, if there is one device.
 
-        Without divergence and entropy, a gradient takes tokens and an advantage. Several devices run a micro-batch
+        Without divergence, teacher and entropy, a gradient takes tokens and an advantage. Several devices run a micro-batch
         together, so each needs the same number of rows.
         """
         learned_N = rows["completion_mask"].any(dim=1)
         if self.accelerator.num_processes > 1:
             return torch.ones_like(learned_N)
-        every = self.beta or self.entry.entropy or self.aux_loss_enabled
+        every = self.beta or self.entry.entropy or self.aux_loss_enabled or self.teacher is not None
         return learned_N if every else learned_N & (rows["advantages"] != 0)
 
     def _generate_and_score_completions(self, inputs):
@@ -167,9 +173,14 @@ class GrpoTrainer(PolicyTrainer):
         outputs = super()._generate_and_score_completions(inputs)
         outputs |= {f"{side}_lengths": outputs[f"{side}_mask"].sum(dim=1) for side in ("prompt", "completion")}
         live_P = idle_groups.find_live(self._totals_N.double().cpu().numpy().reshape(-1, self.entry.group_size))
+        if self.teacher is not None:
+            outputs["teacher_per_token_logps"], live_P = teacher.score(self, outputs), np.ones_like(live_P)
         self._weigh(outputs)
         if self.accelerator.is_main_process:
             self._remember(done, idle_groups.name_uses(live_P, len(live_P) if needed is None else needed))
+        if not Rewarding.columns(self.entry)[0]:
+            for name in ("reward", "reward_std", "frac_reward_zero_std", "rewards/teacher/mean", "rewards/teacher/std"):
+                self._metrics["train"].pop(name, None)
         self._must_be_scored(further=done > 0)
         return outputs, live_P
 
@@ -222,9 +233,14 @@ class GrpoTrainer(PolicyTrainer):
     def _generate_single_turn(self, prompt_ids, *args, **options):
         """Sample, and call `awaited` with each rollout or thought as soon as it finishes."""
         self.prompts, self.writing = prompt_ids, dict(zip(map(tuple, prompt_ids), self.awaited, strict=False))
-        outputs = super()._generate_single_turn(prompt_ids, *args, **options)
+        self.drawn.clear()
+        completions, logprobs = super()._generate_single_turn(prompt_ids, *args, **options)
         self.awaited, self.writing = (), {}
-        return outputs
+        self._logprobs_N = logprobs or [None] * len(completions)
+        if self.drawn:
+            by_row = torch.stack(self.drawn, dim=1).tolist()
+            self._logprobs_N = [row[: len(ids)] for row, ids in zip(by_row, completions, strict=True)]
+        return completions, logprobs
 
     def on_completion(self, prompt: Sequence[int], ids: Sequence[int]) -> None:
         """Receive a finished completion of a prompt, while others are still being sampled."""
@@ -252,14 +268,19 @@ class GrpoTrainer(PolicyTrainer):
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """Return the rewards NK of the rollouts of all processes, NaN for a missing one; compute their advantages."""
-        rows = [self.describe(row, ids) for row, ids in zip(inputs, completion_ids_list, strict=True)]
+        rows = [
+            {**self.describe(row, ids), "logprobs": logprobs}
+            for row, ids, logprobs in zip(inputs, completion_ids_list, self._logprobs_N, strict=True)
+        ]
         self._rows = gather_object(rows)
         shared: list[Any] = [None]
         if self.accelerator.is_main_process:
             shared = [self._score(self._rows)]
         broadcast_object_list(shared)
-        rewards_NK = torch.tensor(shared[0], dtype=torch.float32, device=self.accelerator.device)
+        rewards_NK = torch.tensor(np.array(shared[0]), dtype=torch.float32, device=self.accelerator.device)
         weights_K = self.reward_weights.to(rewards_NK.device)
+        if rewards_NK.size(1) == 0:  # the teacher alone gives a signal
+            rewards_NK, weights_K = rewards_NK.new_zeros((len(rewards_NK), 1)), weights_K.new_ones(1)
         self._totals_N = advantages.total(rewards_NK, weights_K, ~rewards_NK.isnan())
         # In float32 the mean of equal totals is not one of them, and a rounding error would become an advantage.
         totals_PG = self._totals_N.double().reshape(-1, self.entry.group_size)

@@ -33,7 +33,7 @@ WIDTH = {"float32": 4, "bfloat16": 2}  # bytes of a number
 TILE_TOKENS, TILE_WORDS = 4096, 32768  # trl.kernels.chunked_logprob, trl.trainer.utils
 TILE_ON_CPU = 29  # temporary bytes per logit of a tile: seven float32 and a mask (`_backward_tile`); none with Triton
 FOUR_BITS = 0.5 + 1 / 64 + 4 / (64 * 256)  # bytes of a weight: 8 bits for each block of 64, and 32 for each 256 blocks
-RESIDENT = ("weights", "bfloat16 copies", "optimizer", "reference", "reward models")
+RESIDENT = ("weights", "bfloat16 copies", "optimizer", "reference", "teacher", "reward models")
 TIGHT = 0.9  # share of a device's memory above which the parts outside the plan may not fit
 
 
@@ -76,7 +76,7 @@ class MemoryPlan:
     @property
     def fixed_bytes(self) -> int:
         """Bytes that do not depend on rows, tokens or rollouts. Exact."""
-        return sum(self.learning[part] for part in ("weights", "gradients", "optimizer", "reference", "reward models"))
+        return sum(self.learning[part] for part in {*RESIDENT, "gradients"} - {"bfloat16 copies"})
 
     @property
     def resident(self) -> int:
@@ -127,14 +127,15 @@ def size(number: float) -> str:
 def plan(
     model: Path | Any, *, rows: int, tokens_per_row: int, trained_tokens: int | None = None, precision: str = "float32",
     adapter: Mapping[str, Any] | None = None, checkpointing: bool = False, masked: bool = True, reference: bool = False,
-    reward_models: Sequence[Path | Any] = (), sampled: int = 0, vllm_share: float = 0.0, vllm_sleeps: bool = False,
+    teacher: Path | Any | None = None, reward_models: Sequence[Path | Any] = (), sampled: int = 0, vllm_share: float = 0.0, vllm_sleeps: bool = False,
     place: Placement = ONE_DEVICE,
 ) -> MemoryPlan:  # fmt: skip
     """Plan a training by AdamW of `model`: a folder with config.json, a configuration of transformers, or the result of `build_empty`.
 
     rows: rows of one forward pass on one device, each of `tokens_per_row`, of which `trained_tokens` (default: all)
     have a loss. adapter: as in an entry (schema/entries/model_entries.py). masked: attention gets a mask, because rows are
-    padded or packed; flash_attention_2 gets none. reference: whether the divergence needs a reference model.
+    padded or packed; flash_attention_2 gets none. reference: whether the divergence needs a reference model. teacher: that
+    of on-policy distillation, in the precision of the training.
     reward_models: those on the same device. sampled: rollouts that transformers' `generate` makes at once on one
     device, of at most tokens_per_row. vllm_share: share of the device that vLLM takes in addition, also in
     training steps unless it sleeps.
@@ -151,6 +152,9 @@ def plan(
         frozen = linear * FOUR_BITS + (total - linear) * WIDTH["float32"]
     copied = precision == "bfloat16" and sharded == "none" and not quantized
     reference_bytes = (trained * weight if adapter else total * frozen_weight) if reference else 0
+    teacher_bytes = (
+        parameters(build_empty(teacher)) * frozen_weight * WIDTH[precision] / WIDTH["float32"] if teacher else 0
+    )
     here = 0 if place.offloaded else 1
     checkpointing = checkpointing or place.offloaded
     resident = {
@@ -159,25 +163,19 @@ def plan(
         "bfloat16 copies": linear * WIDTH["bfloat16"] if copied else 0,
         "optimizer": here * trained * moments,
         "reference": here * reference_bytes,
+        "teacher": here * teacher_bytes,
         "reward models": sum(parameters(build_empty(other)) for other in reward_models) * WIDTH["float32"],
     }
     vllm = {"vLLM": vllm_share * (place.device_bytes or 0)}
     dropped = sum(a for a, _ in adapted.values()) if adapter and adapter.get("dropout") else 0
     learned = rows * (trained_tokens or tokens_per_row)
+    kept_activations = activations(
+        network, rows, tokens_per_row, precision, checkpointing, masked, dropped, sharded, inputs_kept=bool(here)
+    )
     learning = {
         **resident,
         "gradients": here * trained * gradient,
-        "activations": activations(
-            network,
-            rows,
-            tokens_per_row,
-            precision,
-            checkpointing,
-            masked,
-            dropped,
-            sharded,
-            inputs_kept=not place.offloaded,
-        ),
+        "activations": kept_activations,
         "logits": logits(network, learned, precision, place.cuda, head_trained=not adapter),
         **({} if vllm_sleeps else vllm),
     }
@@ -188,7 +186,7 @@ def plan(
             "gathered weights": total * WIDTH[precision] if sharded == "zero3" else 0,
             "key-value cache": key_value_cache(network, sampled * tokens_per_row),
         }
-    host = trained * (weight + gradient + moments) + frozen + reference_bytes
+    host = trained * (weight + gradient + moments) + frozen + reference_bytes + teacher_bytes
     host += layer_inputs(network, rows * tokens_per_row, precision, sharded)
     smaller = remedies(rows, checkpointing, adapter, sharded)
     kept = round(host) if place.offloaded else 0
@@ -210,7 +208,12 @@ def remedies(rows: int, checkpointing: bool, adapter: Mapping[str, Any] | None, 
     vllm = ["a smaller --gpu-memory-utilization", "--enable-sleep-mode", "a vLLM server on other devices"]
     ways = {
         **dict.fromkeys(("weights", "bfloat16 copies", "gradients", "optimizer"), states),
-        **{"reference": ["`kl: 0`", *states], "reward models": ["smaller ones"], "vLLM": vllm},
+        **{
+            "reference": ["`kl: 0`", *states],
+            "teacher": ["a smaller `teacher`", *states],
+            "reward models": ["smaller ones"],
+            "vLLM": vllm,
+        },
         **{"activations": fewer + kept, "logits": [*fewer, "`precision: bfloat16`"]},
         **dict.fromkeys(("gathered weights", "key-value cache"), rollouts),
     }

@@ -101,6 +101,7 @@ class PolicyTrainer(GRPOTrainer):
             self._weights(step, mask_NT),
             entropies_NT,
             inputs.get("ref_per_token_logps"),
+            inputs.get("teacher_per_token_logps"),
             inputs.get("importance_sampling_ratio"),
         )
         loss, sums = policy_loss(tokens, self.objective, step.tokens)
@@ -110,7 +111,9 @@ class PolicyTrainer(GRPOTrainer):
             self._metrics["train"]["aux_loss"].append(self.accelerator.gather_for_metrics(aux_loss).mean().item())
         self.statistics.add(sums)
         if self.accelerator.sync_gradients:
-            for name, value in self.statistics.finish(self.accelerator, kl=bool(self.objective.kl)).items():
+            taught = tokens.teacher is not None
+            metrics = self.statistics.finish(self.accelerator, kl=bool(self.objective.kl), teacher=taught)
+            for name, value in metrics.items():
                 self._metrics["train"][name].append(value)
         return loss
 

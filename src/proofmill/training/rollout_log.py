@@ -86,6 +86,7 @@ def describe(
         "prompt": problem["prompt"][-1]["content"],
         "text": opening + text,
         "tokens": len(ids),
+        "token_ids": [*ids],
         "stop_reason": StopReason.END if ids[-1] in ends else StopReason.LENGTH,
     }
 
@@ -118,6 +119,8 @@ def entries(
             "text": rollout.submission.text,
             "stop_reason": rollout.submission.stop_reason,
             "tokens": rollout.tokens,
+            "token_ids": rows[index]["token_ids"],
+            "logprobs": _round(rows[index]["logprobs"]),
             "reference_tokens": rollout.reference_tokens,
             "grade": rollout.verdict.grade,
             "max_points": rollout.verdict.max_points,
@@ -138,8 +141,14 @@ def entries(
         }
 
 
+def _round(logprobs: Sequence[float | None] | None) -> list[float | None] | None:
+    return None if logprobs is None else [value if value is None else round(value, 5) for value in logprobs]
+
+
 def constant(rollouts: pl.LazyFrame, rewards: Sequence[str], *group: str) -> list[str]:
     """Return the columns of rewards that differ within no group of any step; missing rewards are ignored."""
+    if not rewards:
+        return []
     columns = pl.col(rewards)
     spreads = rollouts.group_by("step", *group).agg(columns.max() - columns.min())
     largest = spreads.select(columns.max()).collect().row(0)

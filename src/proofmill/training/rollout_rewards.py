@@ -93,13 +93,13 @@ class Rewarding:
         With `programs`, start it for program graders too.
         """
         graded = [submission for submission in submissions if submission.question_type != "chat"]
-        return self.grader.begin(graded) if self.grader.stream or programs else []
+        return self.grader.begin(graded) if self.names and (self.grader.stream or programs) else []
 
     def reward(
         self, submissions: Sequence[Submission], tokens: Sequence[int], references: Sequence[int | None], step: int
     ) -> Rewarded:
-        """Compute the rewards of a step's rollouts; those of a group are consecutive."""
-        indices = [index for index, submission in enumerate(submissions) if submission.question_type != "chat"]
+        """Compute the rewards of a step's rollouts; those of a group are consecutive. Without rewards, nothing is graded."""
+        indices = [i for i, submission in enumerate(submissions) if self.names and submission.question_type != "chat"]
         graded = self.grader([submissions[index] for index in indices], quiet=True)
         verdicts = dict(zip(indices, map(decide, graded), strict=True))
         rollouts = [
@@ -111,8 +111,10 @@ class Rewarding:
             self._score_preference(name, settings, submissions, step)
             for name, settings in self.entry.preferences.items()
         ]
-        values, applies = zip(*columns, strict=True)
-        return Rewarded(rollouts, np.array(values, dtype=float).T, np.array(applies, dtype=bool).T)
+        shape = (len(columns), len(rollouts))
+        values_KN = np.array([values for values, _ in columns], dtype=float).reshape(shape)
+        applies_KN = np.array([applies for _, applies in columns], dtype=bool).reshape(shape)
+        return Rewarded(rollouts, values_KN.T, applies_KN.T)
 
     def _score_named(self, name: str, settings: Any, rollouts: Sequence[Rollout]) -> tuple[list, list[bool]]:
         size = self.entry.group_size

@@ -55,12 +55,14 @@ class Preference(TypedDict):
 class Grpo(Entry):
     """One row is a metric of a training step. The weights and the rollouts are in a folder next to the table."""
 
-    revision: ClassVar[int] = 10
+    revision: ClassVar[int] = 11
     cosmetic: ClassVar[tuple[str, ...]] = ("max_unscored", "max_attack")
     model: WeightsRef = doc("Model to start training from.")
     problems: ProblemsRef = doc("Table whose kept rows are attempted.")
     schemes: Annotated[str, Ref("schemes")] | None = doc("Grading schemes to show the judge. By default, none.", None)
-    grader: GraderRef = doc("Grader of the rollouts, as in `grades`.")
+    grader: GraderRef = doc(
+        "Grader of the rollouts, as in `grades`. With a `teacher` and no rewards, rollouts are not graded; it grades evaluations."
+    )
     grader_prompt: str | None = doc(RUBRIC, None)
     prompt: str = doc("Name or path of the prompt that the policy is given.", "solve")
     rewards: dict[str, float | dict[str, Any]] = doc(
@@ -70,6 +72,13 @@ class Grpo(Entry):
     preferences: dict[Annotated[str, Ref(*ASKED, "base", "sft")], Preference] = doc(
         "Preference rewards, for problems without a correct answer: a judge or a reward model, with `{weight: , input: , from-step: , question-types: , prompt: }`.",
         {},
+    )
+    teacher: WeightsRef | None = doc(
+        "Teacher of on-policy distillation: a model with the same tokens, whose log-probability of each token of a rollout, minus that of the policy, is added to the token's advantage (reverse KL divergence). Works with or without `rewards`. By default, no model teaches.",
+        None,
+    )
+    teacher_weight: float | None = doc(
+        "Weight of the divergence from the `teacher`, next to advantages of rewards. Default: 1.", None, gt=0
     )
     unscored: Literal["drop", "zero"] = doc(
         "Handling of a rollout without a verdict: `drop` excludes it from the gradient and from its group's mean, `zero` counts the missing reward as 0."
@@ -197,7 +206,8 @@ class Grpo(Entry):
         return -(-self.steps // (self.mini_batches * self.iterations))
 
     def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
-        return self.steps * self.problems_per_step * self.group_size // self.iterations
+        graded = bool(self.rewards or self.preferences)  # a teacher alone needs no grades
+        return graded * (self.steps * self.problems_per_step * self.group_size // self.iterations)
 
     def other_calls(self, rows_of: Callable[[str], int | None]) -> dict[tuple[str, str | None], int | None]:
         """Estimate the calls by (grader, prompt) in addition to the reward grades, None if unknown.
@@ -226,8 +236,9 @@ class Grpo(Entry):
     def faults(self, context: Context) -> Iterator[str]:
         yield from context.grading_faults(self.grader, self.grader_prompt, self.schemes)
         yield from context.asking_faults("prompt", self.prompt)
-        if not (self.rewards or self.preferences):
-            yield "found neither `rewards` nor `preferences`; expected at least one. Set one."
+        if not (self.rewards or self.preferences or self.teacher):
+            yield "found no `rewards`, `preferences` or `teacher`; expected at least one. Set one."
+        yield from self._teacher_faults(context)
         yield from self._preference_faults(context)
         if self.dual_clip is not None and self.objective not in ("clipped", "gspo"):
             yield f"found `dual-clip` with `objective: {self.objective}`; expected `clipped` or `gspo`. Remove `dual-clip`."
@@ -271,6 +282,23 @@ class Grpo(Entry):
                 yield f"`summaries` is {self.summaries} with {self.turns} `turns`; expected at most {self.turns + 1}."
             if self.problems_per_step * self.mini_batches % self.summaries:
                 yield f"`problems-per-step` times `mini-batches` is {self.problems_per_step * self.mini_batches}; expected a multiple of `summaries`, {self.summaries}."
+
+    def _teacher_faults(self, context: Context) -> Iterator[str]:
+        if self.teacher is None:
+            if self.teacher_weight is not None:
+                yield "found `teacher-weight` without `teacher`; expected the model that teaches as `teacher`. Set it."
+            return
+        if self.idle != "count":
+            yield f"found `idle: {self.idle}` with `teacher`, who gives every group a signal; expected `idle: count`. Remove `idle`."
+        if self.max_staleness:
+            yield "found `teacher` with `max-staleness`; expected one of them. Set `max-staleness: 0`."
+        roots = [context.root_of(name) for name in (self.model, self.teacher)]
+        made = [
+            (root.source, root.problems, root.vocabulary) if getattr(root, "source", None) == "scratch" else None
+            for root in roots
+        ]
+        if made[0] != made[1] and all(roots):
+            yield f"{self.model} and its `teacher` {self.teacher} have tokenizers of their own; expected one vocabulary. Make both from a `base` with the same `problems` and `vocabulary`."
 
     def _preference_faults(self, context: Context) -> Iterator[str]:
         names = [name.partition("/")[2] for name in self.preferences]

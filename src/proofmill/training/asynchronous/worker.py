@@ -158,7 +158,7 @@ class Worker:
                 self.attempts.add(attempt)
             if self._over:
                 continue
-            row = self.described(group.problem, attempt.ids_T.tolist())
+            row = {**self.described(group.problem, attempt.ids_T.tolist()), "logprobs": attempt.logprobs_T.tolist()}
             group.attempts[attempt.place], group.rows[attempt.place] = attempt, row
             futures = self.begin([self.submission(row)])
             for future in futures:

@@ -58,6 +58,7 @@ class Tokens:
     weights: torch.Tensor  # in the sum over tokens; 0 for those that are not trained on
     entropies: torch.Tensor
     reference: torch.Tensor | None = None  # log-probabilities of the reference model, if `kl` is positive
+    teacher: torch.Tensor | None = None  # log-probabilities of the teacher, if there is one
     correction: torch.Tensor | None = None  # our probabilities over those of the engine that sampled
     rollouts: torch.Tensor | None = None  # the number of each token's rollout, if tokens are flat
 

@@ -29,12 +29,13 @@ class Objective:
     kl: float = 0.0
     dual_clip: float | None = None
     mask_divergence: float | None = None  # see `policy_loss`
+    teacher_weight: float | None = None  # of the divergence from the teacher, if there is one; default: 1
 
     @classmethod
     def of(cls, entry: Any) -> "Objective":
         """Read the objective of an entry of `grpo` or `selfplay`."""
         high = entry.epsilon if entry.epsilon_high is None else entry.epsilon_high
-        fields = ("loss", "objective", "kl", "dual_clip", "mask_divergence")
+        fields = ("loss", "objective", "kl", "dual_clip", "mask_divergence", "teacher_weight")
         named = {name: getattr(entry, name) for name in fields if hasattr(entry, name)}
         return cls(entry.epsilon, high, entry.entropy, **named)
 
@@ -44,16 +45,22 @@ def policy_loss(tokens: Tokens, objective: Objective, step_tokens: Any) -> tuple
 
     `step_tokens` are the trained tokens of the step on all devices. A rollout with a negative advantage whose mean
     log-probability has fallen by more than `mask_divergence` since it was sampled adds nothing but its divergence and
-    entropy (off-policy sequence masking: DeepSeek-V3.2, arXiv 2512.02556, section 3.1).
+    entropy (off-policy sequence masking: DeepSeek-V3.2, arXiv 2512.02556, section 3.1). With a teacher, the advantage of a
+    token grows by `teacher_weight` (log p_teacher - log p_old), which lowers the reverse KL divergence
+    (rollouts/teacher.py).
     """
     estimator, kind = ESTIMATORS[objective.loss], OBJECTIVES[objective.objective]
     changes, kl = tokens.logprobs - tokens.old, None
     ratios = torch.exp(tokens.mean_by_rollout(changes) if kind.by_rollout else changes)
+    advantages, gaps = tokens.advantages, None
+    if tokens.teacher is not None:
+        gaps = tokens.old - tokens.teacher
+        advantages = advantages - (objective.teacher_weight or 1.0) * gaps
     by = Clipping(objective.low, objective.high, objective.dual_clip)
-    values = kind.values(tokens.logprobs, ratios, tokens.advantages, by)
+    values = kind.values(tokens.logprobs, ratios, advantages, by)
     if objective.mask_divergence is not None:
         fallen = tokens.mean_by_rollout(-changes.detach()) > objective.mask_divergence
-        values = torch.where(fallen & (tokens.advantages < 0), 0.0, values)
+        values = torch.where(fallen & (advantages < 0), 0.0, values)
     if tokens.correction is not None:
         values = values * tokens.correction
     if objective.kl:
@@ -66,9 +73,9 @@ def policy_loss(tokens: Tokens, objective: Objective, step_tokens: Any) -> tuple
         shares = tokens.weights if estimator.sums_entropy else trained / step_tokens
         loss = loss - objective.entropy * (shares * tokens.entropies).sum()
     with torch.no_grad():
-        low = (ratios < 1 - objective.low) & (tokens.advantages < 0)
-        high = (ratios > 1 + objective.high) & (tokens.advantages > 0)
-        sums = summarize(trained, ratios, tokens.entropies, low, high, kl)
+        low = (ratios < 1 - objective.low) & (advantages < 0)
+        high = (ratios > 1 + objective.high) & (advantages > 0)
+        sums = summarize(trained, ratios, tokens.entropies, low, high, kl, gaps)
     return loss, sums
 
 

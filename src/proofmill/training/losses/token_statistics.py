@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-SUMS = ("tokens", "ratio", "ratio^2", "entropy", "low", "high", "kl")
+SUMS = ("tokens", "ratio", "ratio^2", "entropy", "low", "high", "kl", "teacher")
 
 
 def summarize(
@@ -18,13 +18,14 @@ def summarize(
     low: torch.Tensor,
     high: torch.Tensor,
     kl: torch.Tensor | None,
+    gaps: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return a micro-batch's SUMS over trained tokens, the largest ratio, and the extreme clip shares of its rollouts.
 
-    `low` and `high` say which tokens are clipped. Flat tokens have no rollouts, and so no extreme shares (NaN).
+    `low` and `high` say which tokens are clipped, `kl` and `gaps` have the divergences from reference and teacher. Flat tokens have no rollouts, and so no extreme shares (NaN).
     """
     per_token = [torch.ones_like(ratios), ratios, ratios**2, entropies, low, high]
-    per_token.append(torch.zeros_like(ratios) if kl is None else kl)
+    per_token += [torch.zeros_like(ratios) if values is None else values for values in (kl, gaps)]
     masked = torch.where(trained, torch.stack([values.to(ratios.dtype) for values in per_token]), 0.0)
     extremes = ratios.new_tensor([0.0, math.nan, math.nan])
     if ratios.numel():
@@ -46,7 +47,7 @@ class TokenStatistics:
         """Add what `summarize` returned for a micro-batch."""
         self.micro_batches.append(sums)
 
-    def finish(self, accelerator: Any, kl: bool = False) -> dict[str, float]:
+    def finish(self, accelerator: Any, kl: bool = False, teacher: bool = False) -> dict[str, float]:
         """Return the metrics of the step over all devices, and start the next step; empty if no token was trained on."""
         gathered = accelerator.gather(torch.stack(self.micro_batches)).cpu()
         self.micro_batches.clear()
@@ -56,6 +57,7 @@ class TokenStatistics:
             return {}
         metrics = {
             "kl": sums["kl"] / tokens if kl else math.nan,
+            "teacher/kl": sums["teacher"] / tokens if teacher else math.nan,
             "entropy": sums["entropy"] / tokens,
             "clip_ratio/low_mean": sums["low"] / tokens,
             "clip_ratio/high_mean": sums["high"] / tokens,
