@@ -318,6 +318,16 @@ def test_replay_by_hand_is_shown_with_its_intervals(tmp_path):
     assert cells["correlation of advantages"][0] == "-1.000" and cells["correlation of advantages"][2] == "-"
 
 
+def test_replay_forecasts_idle_groups_of_other_sizes(tmp_path):
+    """Half of the groups have one value; larger groups are idle less often, and the share at hand is near the observed one."""
+    even = [[attempt(7, tokens=20)] * 4, [attempt(7, tokens=20)] * 2 + [attempt(0, tokens=20)] * 2] * 6
+    found = replay.replay_run("grpo/x", stored(tmp_path, [even]))
+    forecast = {size: _comparison._forecast(found.now.totals_PG, size) for size in (2, 4, 32)}
+    shares = [float(text.removesuffix(" %")) for text in forecast.values()]
+    assert 100 > shares[0] > shares[1] > shares[2] > 0 and shares[1] == pytest.approx(50, abs=12)
+    assert "... forecast for groups of 4" in shown(found)
+
+
 def test_replay_in_thirds_has_every_step_once(tmp_path):
     """Seven steps are shown as 1 to 3, 4 to 5 and 6 to 7."""
     found = replay.replay_run("grpo/x", stored(tmp_path, [[TURNED]] * 7))

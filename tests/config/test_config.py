@@ -371,7 +371,7 @@ SIZES = {
             "precision",
             "log_every",
         ),
-        *("audit_every", "audit_rows"),
+        *("audit_every", "audit_rows", "evaluate_every", "evaluate_attempts"),
     },
     "selfplay": {
         *(

@@ -399,3 +399,22 @@ def test_each_journal_is_read_once(copied, monkeypatch):
     learned = {made.stages[name].learned for name in many}
     assert learned == {"predicted from 10 outputs of other labels of api/paid"}
     assert max(read.values()) == 1
+
+
+def test_plan_forecasts_idle_groups_from_attempts_of_the_policy(small):
+    """The attempts are those of the policy or of a model that it was trained from; without any, nothing is forecast."""
+    grpo = {
+        "problems": "problems/bench",
+        "grader": "arithmetic",
+        "unscored": "drop",
+        "rewards": {"grade": 1},
+        "steps": 1,
+    }
+    further = {**SMALL["sft/cold"], "model": "sft/cold"}
+    made = planned(small, "grpo/x", **{"sft/more": further, "grpo/x": {**grpo, "model": "sft/more", "group-size": 4}})
+    (sentence,) = made.stages["grpo/x"].shows
+    assert sentence.startswith("idle groups at the start, by grades alone: ")
+    assert "% of 4 or" in sentence and "% of 8 rollouts (2 attempts at each of 12 of 12 problems" in sentence
+    assert sentence.endswith("by sft/cold: grades/cold)")
+    other = planned(small, "grpo/x", **{"grpo/x": {**grpo, "model": "base/tiny"}})
+    assert other.stages["grpo/x"].shows == []

@@ -6,13 +6,16 @@ Shapes: P groups, G rollouts per group, R resamples, D sums of a group.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from proofmill.estimation import idle
 from proofmill.metrics.uncertainty import intervals
 from proofmill.metrics.uncertainty.paired import ROUNDING
 
+DIGITS = 6  # rewards that are equal to this many digits count as equal
 Cell = Callable[[np.ndarray], str]  # returns the text for the groups that a mask (P,) selects
 
 
@@ -59,6 +62,8 @@ def _cells(replay: Any) -> Iterator[tuple[str, Cell]]:
     yield "unscored after", _of(replay.now.unscored_PG, _share)
     yield "groups without deviation before", _of(~replay.before_PG.any(axis=1), _share_of_groups)
     yield "groups without deviation after", _of(~replay.after_PG.any(axis=1), _share_of_groups)
+    for size in sorted({2, 4, 8, 16, 32, replay.run.size}):
+        yield f"... forecast for groups of {size}", _of(replay.now.totals_PG, partial(_forecast, size=size))
     for name in dict.fromkeys((*replay.was.values, *replay.now.values)):
         for when, earned in (("before", replay.was), ("after", replay.now)):
             if name in earned.values:
@@ -83,6 +88,13 @@ def _of(values_P: np.ndarray, shown: Callable[[np.ndarray], str]) -> Cell:
 def _share_of_groups(hits_P: np.ndarray) -> str:
     """Return the share of groups, with its interval."""
     return _percent(hits_P.mean(), *intervals.of_mean(hits_P, (0, 1)))
+
+
+def _forecast(totals_PG: np.ndarray, size: int) -> str:
+    """Return the share of groups of another size that would be idle (estimation/idle.py)."""
+    scored = [np.round(totals_G[~np.isnan(totals_G)], DIGITS).tolist() for totals_G in totals_PG]
+    share = idle.forecast_idle(idle.count_values(scored), size)
+    return "-" if np.isnan(share) else _percent(share, None, None)
 
 
 def _share(hits_PG: np.ndarray) -> str:

@@ -1,4 +1,7 @@
-"""Forecast the smallest difference between two models that a benchmark can detect, before paying for a run.
+"""Forecast what a run can show, before paying for it.
+
+- `scores`: the smallest difference between two models that a benchmark can detect.
+- `grpo`: the share of groups that start without a learning signal (estimation/idle.py).
 
 The variance of grades is that of an existing table of the same problems, of any model; without one, the largest possible.
 Differences between problems are not assumed to cancel between two models, so forecasts are conservative.
@@ -8,10 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from proofmill.artifacts.tables import Table
+from proofmill.estimation import idle
 from proofmill.graders.escalation import grader_of, max_points
 from proofmill.metrics import estimates
 from proofmill.metrics.estimates import Variance
 from proofmill.metrics.metrics import split_variance
+from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.entries.response_entries import Grades
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
@@ -19,7 +24,42 @@ from proofmill.schema.fields import GIVEN_RESPONSES
 from proofmill.schema.names import kind_of
 
 
-def forecasts(entry: Scores, plan: Any) -> Iterator[str]:
+def forecasts(entry: Any, plan: Any) -> Iterator[str]:
+    """Yield the forecasts of an entry of `scores` or `grpo` as sentences."""
+    if isinstance(entry, Scores):
+        yield from _forecast_differences(entry, plan)
+    if isinstance(entry, Grpo):
+        yield from _forecast_idle_groups(entry, plan)
+
+
+def _forecast_idle_groups(entry: Grpo, plan: Any) -> Iterator[str]:
+    """Yield a sentence on idle groups at the start, from grades of attempts at the problems by the policy or its ancestors."""
+    table, models = Table(entry.problems, plan.results), [entry.model]
+    while kind_of(models[-1]) != "base":
+        models.append(plan.config.entries[models[-1]].model)
+    problems = {row["problem"] for row in table.rows("problem")} if table.path.exists() else set()
+    best: tuple[int, str, str, dict[str, list[float]]] = (len(models), "", "", {})
+    for name, grades in plan.config.entries.items():
+        model = plan.config.entries[grades.responses].model if kind_of(name) == "grades" else None
+        if model not in models[: best[0]] or not Table(name, plan.results).path.exists():
+            continue
+        attempts: dict[str, list[float]] = {}
+        for row in Table(name, plan.results).rows("problem", "grade"):
+            if row["problem"] in problems and row["grade"] is not None:
+                attempts.setdefault(row["problem"], []).append(row["grade"])
+        if attempts:
+            best = models.index(model), name, model, attempts
+    if attempts := best[-1]:
+        counts_PV, sizes = idle.count_values(attempts.values()), (entry.group_size, 2 * entry.group_size)
+        shares = [f"{idle.forecast_idle(counts_PV, size):.0%} of {size}" for size in sizes]
+        tries = sum(map(len, attempts.values())) / len(attempts)
+        yield (
+            f"idle groups at the start, by grades alone: {' or '.join(shares)} rollouts ({tries:.3g} attempts at each of "
+            f"{len(attempts):,} of {len(problems):,} problems by {best[2]}: {best[1]})"
+        )
+
+
+def _forecast_differences(entry: Scores, plan: Any) -> Iterator[str]:
     """Yield a sentence for each benchmark and number of attempts of a `scores` entry that compares models."""
     cases = set()
     for name in entry.grades:

@@ -43,7 +43,6 @@ from proofmill.schema.columns import PROBES
 from proofmill.schema.entries.declared import Grader
 from proofmill.schema.entries.problem_entries import Overlaps, Problems, Schemes
 from proofmill.schema.entries.response_entries import Responses
-from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
@@ -169,8 +168,7 @@ class RunPlan:
         if stage.state != "make":
             return stage
         read = self._reads(name)
-        if isinstance(entry, Scores):
-            stage.shows = list(forecasts(entry, self))
+        stage.shows = list(forecasts(entry, self))
         if KINDS[table.kind].calls_models:
             self._count(stage, entry, exact=all(self.states[parent].name == "done" for parent in read))
         return stage
