@@ -30,9 +30,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback
+import torch
+from transformers import Trainer, TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME
-from transformers.trainer_utils import IntervalStrategy
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, IntervalStrategy
 
 from proofmill.artifacts.archive import link
 from proofmill.artifacts.jobs import Job
@@ -43,7 +44,7 @@ from proofmill.schema.errors import RecipeError, SettingError
 from proofmill.schema.ids import file_sha256
 from proofmill.training.rollout_log import LOGS
 
-RUNNING = "running.json"
+RUNNING, REFERENCE = "running.json", "reference.pt"
 MOST_KEPT = 2  # checkpoints; while one is written there is one more
 READERS = 4  # files read at a time
 
@@ -204,9 +205,8 @@ def go_on_from(job: Job, before: str, evaluate_every: int) -> None:
 
 def block_of(trainer: Any) -> int:
     """Return the number of steps that share rollouts. Checkpoints hold no rollouts, so they must end such a block."""
-    config = trainer.args
-    batches = getattr(config, "steps_per_generation", None) or config.gradient_accumulation_steps
-    return getattr(config, "num_iterations", 1) * batches // config.gradient_accumulation_steps
+    entry = getattr(trainer, "entry", None)  # `sft` shares none
+    return getattr(entry, "mini_batches", 1) * getattr(entry, "iterations", 1)
 
 
 class Checkpoints(TrainerCallback):
@@ -276,3 +276,22 @@ class Checkpoints(TrainerCallback):
             shutil.rmtree(older)
         self.job.advanced.set()
         self.saved = time.monotonic()
+
+
+class SavesReference(Trainer):
+    """Adds the reference of `reference-sync-steps` to checkpoints; TRL 1.16 would resume with the initial model."""
+
+    entry: Any
+    ref_model: Any
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        if self.entry.reference_sync_steps and self.args.should_save:
+            folder = Path(self.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            torch.save(self.accelerator.unwrap_model(self.ref_model).state_dict(), folder / REFERENCE)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if self.entry.reference_sync_steps:
+            state = torch.load(Path(resume_from_checkpoint) / REFERENCE, map_location="cpu", weights_only=True)
+            self.accelerator.unwrap_model(self.ref_model).load_state_dict(state)

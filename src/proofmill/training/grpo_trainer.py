@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate.utils import broadcast_object_list, gather_object
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.utils import RepeatSampler
 
 from proofmill.runtime import processes
 from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.training import advantages, micro_batches, rollout_log, rollout_rewards
+from proofmill.training.checkpoints import SavesReference
 from proofmill.training.losses.policy import Objective
 from proofmill.training.policy_trainer import PolicyTrainer
 from proofmill.training.rollout_log import ROLLOUT_LOG, RolloutLog
@@ -38,11 +38,10 @@ from proofmill.training.rollout_rewards import Rewarding
 from proofmill.training.rollouts import idle_groups, teacher
 from proofmill.training.rollouts.held_out import HeldOut
 
-REFERENCE = "reference.pt"
 OnRollout = Callable[[Sequence[int]], None]  # receives the tokens of a finished rollout
 
 
-class GrpoTrainer(PolicyTrainer):
+class GrpoTrainer(SavesReference, PolicyTrainer):
     """Only the main process has `rewards` and `kept_rollouts` (else None); `turns` is None without a summarizer."""
 
     _buffered_inputs: Any  # the micro-batches of a rollout batch
@@ -338,18 +337,3 @@ class GrpoTrainer(PolicyTrainer):
         if self.accelerator.sync_gradients and self.over:  # after the last micro-batch, so that the step is complete
             self.control.should_training_stop = True
         return loss
-
-    # ------------------------------------------------------------------------------------------------------ checkpoints
-
-    def _save_checkpoint(self, model, trial):
-        super()._save_checkpoint(model, trial)
-        if self.entry.reference_sync_steps and self.args.should_save:
-            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-            reference = self.accelerator.unwrap_model(self.ref_model)
-            torch.save(reference.state_dict(), folder / REFERENCE)
-
-    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
-        if self.entry.reference_sync_steps:
-            state = torch.load(Path(resume_from_checkpoint) / REFERENCE, map_location="cpu", weights_only=True)
-            self.accelerator.unwrap_model(self.ref_model).load_state_dict(state)
