@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 SECONDS = 240.0
 FLAGS = [
     *("--enforce-eager", "--dtype", "float32", "--max-model-len", "256", "--gpu-memory-utilization", "0.1"),
-    *("--max-num-seqs", "64", "--max-num-batched-tokens", "16384", "--logprobs-mode", "processed_logprobs"),
+    *("--max-num-seqs", "64", "--max-num-batched-tokens", "16384"),
     *("--weight-transfer-config", '{"backend":"nccl"}'),
 ]
 ENTRY = Grpo(
@@ -31,13 +33,13 @@ ENTRY = Grpo(
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def server(small):
-    """Yield the URL of vLLM's server with the small model."""
+@contextmanager
+def serving(small, mode):
+    """Yield the URL of vLLM's server with the small model, which returns log-probabilities in this mode."""
 
     def command(port):
         model = ["--model", str(small.table("sft/cold").weights()), "--served-model-name", "tiny", "--port", str(port)]
-        return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *model, *FLAGS]
+        return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *model, *FLAGS, "--logprobs-mode", mode]
 
     environment = {"OMP_NUM_THREADS": "1", "VLLM_LOGGING_LEVEL": "WARNING", "VLLM_SERVER_DEV_MODE": "1"}
     with Server("sft/cold", command, SECONDS, environment) as server:
@@ -45,8 +47,25 @@ def server(small):
         yield server.url.removesuffix("/v1")
 
 
+@pytest.fixture(scope="module")
+def server(small):
+    """Yield the URL of a server that returns log-probabilities at the sampling temperature."""
+    with serving(small, "processed_logprobs") as url:
+        yield url
+
+
 def test_attempts_of_a_server_have_the_probabilities_of_their_draw(server, small):
     """Each attempt arrives once, and they differ. The served model gives their tokens the same log-probabilities."""
+    _check_attempts(server, small, ENTRY)
+
+
+def test_probabilities_of_a_restricted_draw_are_over_all_tokens(small):
+    """At temperature 1, in the mode that `check_settings` accepts, they are not renormalized over the three tokens."""
+    with serving(small, "raw_logprobs") as url:
+        _check_attempts(url, small, replace(ENTRY, temperature=1.0, top_k=3))
+
+
+def _check_attempts(server, small, entry):
     found, all_there = [], threading.Event()
 
     def tell(attempt):
@@ -54,8 +73,8 @@ def test_attempts_of_a_server_have_the_probabilities_of_their_draw(server, small
         if len(found) == 6:
             all_there.set()
 
-    sampler = ServerSampler("grpo/x", server, ENTRY)
-    sampler.require_taking_weights()
+    sampler = ServerSampler("grpo/x", server, entry)
+    sampler.check_settings()
     sampler.start(tell)
     sampler.report_weights(3)
     prompts = {7: [5, 6, 7, 8], 8: [9, 10, 11]}
@@ -69,10 +88,10 @@ def test_attempts_of_a_server_have_the_probabilities_of_their_draw(server, small
     for a in found:
         prompt = prompts[a.group]
         with torch.no_grad():
-            logits = (
-                model(torch.tensor([[*prompt, *a.ids_T.tolist()]])).logits[0, len(prompt) - 1 : -1] / ENTRY.temperature
-            )
-        wanted = logits.log_softmax(-1).gather(1, torch.tensor(a.ids_T).long()[:, None]).squeeze(1)
+            logits = model(torch.tensor([[*prompt, *a.ids_T.tolist()]])).logits[0, len(prompt) - 1 : -1]
+        logprobs = (logits / entry.temperature).log_softmax(-1)
+        wanted = logprobs.gather(1, torch.tensor(a.ids_T).long()[:, None]).squeeze(1)
+        assert entry.top_k is None or (logprobs > wanted[:, None] + 1e-4).sum(-1).max() < entry.top_k
         assert torch.allclose(torch.tensor(a.logprobs_T), wanted, atol=1e-3)
 
 

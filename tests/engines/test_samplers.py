@@ -4,7 +4,8 @@ import asyncio
 import json
 import shutil
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
@@ -12,7 +13,7 @@ from aiohttp import web
 from proofmill.engines.rollout_servers import samplers, sampling
 from proofmill.engines.rollout_servers.samplers import ServerSampler
 from proofmill.schema.entries.grpo_entry import Grpo
-from proofmill.schema.errors import ServiceError
+from proofmill.schema.errors import ServiceError, SettingError
 from proofmill.training.asynchronous.sampler import RolloutRequest
 
 ENTRY = Grpo(
@@ -66,10 +67,10 @@ def serving(complete, info=None, status=200):
 
 
 @contextmanager
-def sampling_by(url):
+def sampling_by(url, **fields):
     """Yield a sampler at this address, the attempts that it reports, and an event for the first of them."""
     found, one = [], threading.Event()
-    sampler = ServerSampler("grpo/x", url, ENTRY)
+    sampler = ServerSampler("grpo/x", url, replace(ENTRY, **fields))
     sampler.start(lambda attempt: (found.append(attempt), one.set()))
     try:
         yield sampler, found, one
@@ -93,7 +94,7 @@ def test_attempt_may_take_longer_than_a_server_may_be_away(monkeypatch):
         assert len(asked) == 1 and found[0].ids_T.tolist() == [5, 6]
 
 
-def test_every_token_may_be_drawn_whatever_the_model_is_published_with():
+def test_every_token_may_be_drawn_unless_the_entry_restricts_it():
     """A request sets all values that a server would fill in from the model's `generation_config.json`."""
 
     async def at_once(body):
@@ -103,6 +104,10 @@ def test_every_token_may_be_drawn_whatever_the_model_is_published_with():
         sampler.ask([RolloutRequest(3, [1, 2], [0])])
         assert one.wait(30)
     assert (asked[0]["top_p"], asked[0]["top_k"], asked[0]["min_p"], asked[0]["repetition_penalty"]) == (1, 0, 0, 1)
+    with serving(at_once) as (url, asked), sampling_by(url, top_p=0.9, top_k=7) as (sampler, _, one):
+        sampler.ask([RolloutRequest(3, [1, 2], [0])])
+        assert one.wait(30)
+    assert (asked[0]["top_p"], asked[0]["top_k"], asked[0]["min_p"], asked[0]["repetition_penalty"]) == (0.9, 7, 0, 1)
 
 
 def test_server_that_is_lost_ends_the_training(monkeypatch):
@@ -133,14 +138,35 @@ def test_server_that_takes_no_weights_is_refused_before_anything_is_loaded(info,
         serving(None, info, status) as (url, _),
         pytest.raises(ServiceError, match=r"takes no weights; .* Start it with VLLM_SERVER_DEV_MODE=1"),
     ):
-        ServerSampler("grpo/x", url, ENTRY).require_taking_weights()
+        ServerSampler("grpo/x", url, ENTRY).check_settings()
+
+
+@pytest.mark.parametrize(
+    ("fields", "mode", "said"),
+    [
+        ({}, "processed_logprobs", None),
+        ({}, "raw_logprobs", None),
+        ({"temperature": 0.7}, "processed_logprobs", None),
+        ({"temperature": 0.7}, "raw_logprobs", "expected processed_logprobs, the log-probabilities over all tokens"),
+        ({"top_k": 20}, "raw_logprobs", None),
+        ({"top_p": 0.9}, "processed_logprobs", "expected raw_logprobs, the log-probabilities over all tokens"),
+        ({}, "raw_logits", "expected processed_logprobs or raw_logprobs"),
+        ({"min_p": 0.1, "temperature": 0.7}, "raw_logprobs", "expected a temperature of 1 or no restriction"),
+    ],
+)
+def test_server_returns_log_probabilities_over_all_tokens_or_is_refused(fields, mode, said):
+    """Raw ones are at temperature 1, and processed ones are renormalized over the tokens that may be drawn."""
+    info = {"weight_transfer_config": {"backend": "nccl"}, "model_config": {"logprobs_mode": mode}}
+    refused = pytest.raises((ServiceError, SettingError), match=said) if said else nullcontext()
+    with serving(None, info) as (url, _), refused:
+        ServerSampler("grpo/x", url, replace(ENTRY, **fields)).check_settings()
 
 
 def test_server_that_is_not_there_is_named(monkeypatch):
     """The message comes after PROOFMILL_CALL_STALL_SECONDS, with the system's error."""
     monkeypatch.setenv("PROOFMILL_CALL_STALL_SECONDS", "0.2")
     with pytest.raises(ServiceError, match=r"at http://127.0.0.1:9 answers `ClientConnectorError"):
-        ServerSampler("grpo/x", "http://127.0.0.1:9", ENTRY).require_taking_weights()
+        ServerSampler("grpo/x", "http://127.0.0.1:9", ENTRY).check_settings()
 
 
 def test_sampler_that_never_began_ends_at_once():

@@ -98,6 +98,9 @@ def test_rollouts_ahead_have_a_server_that_takes_weights_meanwhile():
     assert "CUDA_VISIBLE_DEVICES=3 VLLM_SERVER_DEV_MODE=1 " in server and "vllm serve made/sft/cold " in server
     assert after(server, "--weight-transfer-config") == '{"backend":"nccl"}' and after(server, "--port") in training
     assert after(server, "--logprobs-mode") == "processed_logprobs" and after(server, "--data-parallel-size") == "1"
+    job = (*JOB[:3], '{"entry": {"model": "sft/cold",', '"max_staleness": 4,', '"top_k": 20}}', *JOB[-2:])
+    server, _ = dry_run("fsdp2", "--rollout-gpus", "1", job=job, CUDA_VISIBLE_DEVICES="0,1,2,3")
+    assert after(server, "--logprobs-mode") == "raw_logprobs"  # over all tokens, at temperature 1
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,18 @@ def sampler(entry: Grpo, job: Job, tokenizer: Any) -> "ProcessSampler | ServerSa
         )
     served = ServerSampler(job.name, server(job), entry)
     if processes.rank() == 0:
-        served.require_taking_weights()
+        served.check_settings()
     return served
+
+
+def logprobs_modes(entry: Grpo) -> list[str]:
+    """Return the modes in which vLLM returns log-probabilities over all tokens at the sampling temperature.
+
+    Raw ones are those at temperature 1. Processed ones are at the sampling temperature, and renormalized over the tokens
+    that may be drawn.
+    """
+    restricted = entry.top_p < 1 or entry.top_k or entry.min_p
+    return ["processed_logprobs"] * (not restricted) + ["raw_logprobs"] * (entry.temperature == 1)
 
 
 class ProcessSampler:
@@ -125,7 +135,7 @@ class ProcessSampler:
 
 
 class ServerSampler:
-    """A vLLM server that samples as many requests as fit; needs `--logprobs-mode processed_logprobs` if T is not 1.
+    """A vLLM server that samples as many requests as fit, and returns log-probabilities over all tokens.
 
     An attempt has no time limit. A separate health check detects a server that is gone.
     """
@@ -136,23 +146,38 @@ class ServerSampler:
         self._thread: threading.Thread | None = None
         self._patience = environment.seconds("PROOFMILL_CALL_STALL_SECONDS", 600.0)
 
-    def require_taking_weights(self) -> None:
-        """Wait until the server is up. Raises ServiceError if it is late, or was started without weight transfer."""
+    def check_settings(self) -> None:
+        """Wait until the server is up.
+
+        Raises ServiceError if it is late, was started without weight transfer, or returns other log-probabilities than
+        those that a ratio needs; SettingError if no server can return these.
+        """
 
         async def ask_server() -> Any:
             async with _session() as self._session:
                 return await self._answer("GET", "/server_info?config_format=json", SHORT)
 
+        if not (modes := logprobs_modes(self.entry)):
+            raise SettingError(
+                f"{self.name}: `temperature` is {self.entry.temperature:g}, with `top-p`, `top-k` or `min-p`; expected a temperature of 1 "
+                "or no restriction, because no vLLM server returns log-probabilities over all tokens otherwise. Remove one of "
+                "them, or set `max-staleness: 0`."
+            )
+        config: dict[str, Any] = {}
         try:
-            takes = asyncio.run(ask_server())["vllm_config"].get("weight_transfer_config")
+            config = asyncio.run(ask_server())["vllm_config"]
         except ServiceError as error:
             if not str(error).startswith("404 "):
                 self.check()
-            takes = None
-        if not takes:
+        if not config.get("weight_transfer_config"):
             raise ServiceError(
                 f"{self.name}: the rollout server at {self.url} takes no weights; expected weight transfer. Start it with "
                 'VLLM_SERVER_DEV_MODE=1 in its environment and --weight-transfer-config \'{"backend":"nccl"}\' (docs/training.md).'
+            )
+        if (mode := (config.get("model_config") or {}).get("logprobs_mode")) not in modes:
+            raise ServiceError(
+                f"{self.name}: the rollout server at {self.url} has --logprobs-mode {mode}; expected {' or '.join(modes)}, the "
+                "log-probabilities over all tokens at this temperature. Start it with that (docs/training.md)."
             )
 
     def start(self, tell: Tell) -> None:
@@ -192,6 +217,9 @@ class ServerSampler:
             "max_tokens": entry.max_tokens,
             **NEUTRAL,  # otherwise the server fills in values from the `generation_config.json` of its model
             "temperature": entry.temperature if request.temperature is None else request.temperature,
+            "top_p": entry.top_p,
+            "top_k": entry.top_k or 0,
+            "min_p": entry.min_p or 0.0,
             "logprobs": 0,
             "return_token_ids": True,
             "seed": derive_seed(entry.seed, request.group, place),

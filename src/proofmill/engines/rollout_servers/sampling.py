@@ -39,12 +39,16 @@ class Settings:
     ends: Sequence[int]
     max_tokens: int
     temperature: float
+    top_p: float = 1.0
+    top_k: int | None = None
+    min_p: float | None = None
 
     @classmethod
     def of(cls, entry: Grpo, folder: Path, threads: int, tokenizer: Any) -> "Settings":
-        rows = entry.problems_per_step * entry.group_size
-        special = (tokenizer.pad_token_id, sampling.ends(folder, tokenizer))
-        return cls(str(folder), rows, threads, entry.seed, *special, entry.max_tokens, entry.temperature)
+        rows = entry.mini_batches * entry.problems_per_step * entry.group_size
+        drawn = {name: getattr(entry, name) for name in ("max_tokens", "temperature", "top_p", "top_k", "min_p")}
+        pad, ends = tokenizer.pad_token_id, sampling.ends(folder, tokenizer)
+        return cls(str(folder), rows, threads, entry.seed, pad, ends, **drawn)
 
 
 def serve(settings: Settings, shared: dict[str, torch.Tensor], step: Any, changes: Any, pipe: Any) -> None:
@@ -111,7 +115,9 @@ def sample(model: Any, settings: Settings, batch: Sequence[Waiting], policy: int
     config = GenerationConfig(
         do_sample=True,
         temperature=heat or 1.0,
-        top_k=0,
+        top_p=settings.top_p,
+        top_k=settings.top_k or 0,
+        min_p=settings.min_p,
         max_new_tokens=settings.max_tokens,
         eos_token_id=[*settings.ends],
         pad_token_id=settings.pad,

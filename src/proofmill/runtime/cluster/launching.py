@@ -147,7 +147,9 @@ def _server(options: argparse.Namespace, node: str | None, gpus: Sequence[str], 
     programs, environment = Path(sys.executable).parent, {} if node else {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
     if entry.get("max_staleness"):  # TRL's asynchronous trainer sends its weights to vLLM's own server
         words = [str(programs / "vllm"), "serve", str(weights), "--weight-transfer-config", '{"backend":"nccl"}']
-        words += ["--logprobs-mode", "processed_logprobs"]  # log-probabilities at the sampling temperature
+        # Processed log-probabilities are at the sampling temperature, but not over the tokens that a restriction excludes.
+        restricted = entry.get("top_p", 1) < 1 or entry.get("top_k") or entry.get("min_p")
+        words += ["--logprobs-mode", "raw_logprobs" if restricted else "processed_logprobs"]
         environment["VLLM_SERVER_DEV_MODE"] = "1"  # required for weight updates
         devices = "--data-parallel-size"
     else:
