@@ -715,8 +715,8 @@ def test_memory_is_planned_for_the_longest_prompt(small, tmp_path, monkeypatch, 
         ({"audit": "api/referee"}, "which is the reward grader; expected another grader"),
         ({"summaries": 3}, "without `summarizer`; expected the model that summarizes"),
         (
-            {"max-staleness": 2, "kl": 0.1, "mini-batches": 2},
-            "found `max-staleness: 2` with `kl`, `mini-batches`; expected unrestricted sampling",
+            {"max-staleness": 2, "summarizer": "api/referee", "problems-per-step": 2},
+            "found `max-staleness` with `summarizer`; expected one of them",
         ),
         (
             {"max-staleness": 1, "lora": {"rank": 2, "alpha": 4, "quantized": True}},

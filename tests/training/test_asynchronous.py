@@ -75,6 +75,32 @@ def test_rollouts_keep_max_staleness_and_each_is_trained_on_once(taught):
     assert measured[6, "ratio/effective-share"] < 1
 
 
+def test_batch_is_trained_on_for_a_block_of_steps(taught):
+    """Two mini-batches twice: each block of four steps has one rollout batch, at most two steps old when it begins."""
+    table = mill(taught, "grpo/blocks", **{"mini-batches": 2, "iterations": 2, "steps": 10}).make("grpo/blocks")
+    rollouts = rollouts_of(table)
+    assert rollouts.group_by("step").len().sort("step").rows() == [(step, 2 * 3 * 4) for step in (1, 5, 9)]
+    assert rollouts["rollout"].n_unique() == 3 * 2 * 3 * 4 and rollouts["problem"].n_unique() == 3 * 2 * 3
+    ages = rollouts["step"] - 1 - rollouts["policy_step"]
+    assert ages.min() >= 0 and 1 <= ages.max() <= 2
+    measured = {(row["step"], row["metric"]): row["value"] for row in table.rows()}
+    assert measured[5, "staleness/max"] == ages.filter(rollouts["step"] == 5).max()
+    assert measured[8, "ratio/effective-share"] < 1
+    (epoch,) = {row["epoch"] for row in table.rows() if row["step"] == 10}
+    assert epoch == pytest.approx(10 * 3 / 2 / 48)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("more", [{}, {"lora": {"rank": 4, "alpha": 8}}, {"reference-sync-steps": 2}], ids=str)
+def test_reference_is_the_first_model_or_that_of_its_last_step(taught, more):
+    """The divergence is 0 until a step has changed the weights, and again after an update of the reference."""
+    fields = {"kl": 1e-6, "steps": 3, "learning-rate": 3e-3, **more}
+    table = mill(taught, "grpo/near", **fields).make("grpo/near")
+    kl = [row["value"] for row in table.rows() if row["metric"] == "kl"]
+    assert kl[0] == pytest.approx(0, abs=1e-9) and kl[1] > 1e-8
+    assert (kl[2] < 1e-9) == ("reference-sync-steps" in more)
+
+
 def _reward(rollouts: pl.DataFrame) -> float:
     return (rollouts["reward_grade"] + 0.5 * rollouts["reward_format"] + 0.5 * rollouts["reward_think-format"]).mean()
 
@@ -94,35 +120,74 @@ class SilentOnSome(SubmissionGrader):
         return futures
 
 
-def expected_gradient(weights, entry: Grpo, groups, rollouts: pl.DataFrame) -> torch.Tensor:
-    """Compute the gradient slowly: each rollout alone, its loss by the formula of `loss`, with ratios of 1."""
-    model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float64)
-    learned = [
+class Weights(Gradients):
+    """Records the weights with which each step begins, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.before = []
+
+    def on_step_begin(self, args, state, control, model=None, **_):
+        self.before.append({name: weight.detach().double() for name, weight in model.state_dict().items()})
+
+
+def assert_allowed(logprobs: torch.Tensor, drawn: torch.Tensor, entry: Grpo) -> None:
+    """Check that `top-k`, `top-p` and `min-p` allow each drawn token."""
+    likelier = logprobs > drawn
+    assert entry.top_k is None or likelier.sum(-1).max() < entry.top_k
+    assert entry.top_p == 1 or (logprobs.exp() * likelier).sum(-1).max() < entry.top_p + 1e-4
+    assert entry.min_p is None or (drawn - logprobs.max(-1, keepdim=True).values).min().exp() > entry.min_p - 1e-4
+
+
+def expected_gradient(weights, before, entry: Grpo, groups, rollouts: pl.DataFrame, part: int) -> torch.Tensor:
+    """Compute the gradient of a mini-batch slowly: each rollout alone, with the weights `before`, by the formulas."""
+    model, reference = (AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float64) for _ in range(2))
+    model.load_state_dict(before)
+    learned = pl.Series(
         not row["unscored"] and not (entry.mask_truncated and row["stop_reason"] == "length")
         for row in rollouts.iter_rows(named=True)
-    ]
-    count, tokens = rollouts.height, sum(rollouts.filter(pl.Series(learned))["tokens"])
+    )
+    if entry.idle == "leave-out":
+        learned &= rollouts["use"] == "trained"
+    size = entry.problems_per_step * entry.group_size
+    own = pl.Series(range(rollouts.height)) // size == part
+    counted = (rollouts["use"] == "trained") if entry.idle == "leave-out" else pl.Series([True] * rollouts.height)
+    count, tokens = (own & counted).sum(), rollouts.filter(own & learned)["tokens"].sum()
+    mean_tokens = rollouts.filter(learned)["tokens"].sum() / entry.mini_batches
     attempts = [(group, group.attempts[place]) for group in groups for place in sorted(group.attempts)]
     loss = torch.zeros((), dtype=torch.float64)
-    for row, is_learned, (group, attempt) in zip(rollouts.iter_rows(named=True), learned, attempts, strict=True):
+    for index, row in enumerate(rollouts.iter_rows(named=True)):
+        group, attempt = attempts[index]
         assert len(attempt.ids_T) == row["tokens"]
-        if not is_learned:
+        if not (own[index] and learned[index]):
             continue
-        prompt = group.problem["tokens"]
+        prompt, old = group.problem["tokens"], torch.tensor(attempt.logprobs_T).double()
         ids = torch.tensor([[*prompt, *attempt.ids_T.tolist()]])
-        logits = model(ids).logits[0, len(prompt) - 1 : -1] / entry.temperature
-        logprobs = logits.log_softmax(-1)
-        chosen = logprobs.gather(1, ids[0, len(prompt) :, None]).squeeze(1)
-        assert np.allclose(chosen.detach(), attempt.logprobs_T, atol=1e-4)
-        entropy = -(logprobs.exp() * logprobs).sum(-1)
-        objective = row["advantage"] * (
-            torch.exp(chosen - chosen.detach()) if entry.objective in ("clipped", "gspo") else chosen
-        )
+        all_logprobs = [
+            (network(ids).logits[0, len(prompt) - 1 : -1] / entry.temperature).log_softmax(-1)
+            for network in (model, reference)
+        ]
+        chosen, initial = (values.gather(1, ids[0, len(prompt) :, None]).squeeze(1) for values in all_logprobs)
+        assert np.allclose(initial.detach(), old, atol=1e-4)  # over all tokens, whatever may be drawn
+        assert_allowed(all_logprobs[1].detach(), initial.detach()[:, None], entry)
+        entropy = -(all_logprobs[0].exp() * all_logprobs[0]).sum(-1)
+        ratio = torch.exp((chosen - old).mean().expand_as(chosen) if entry.objective == "gspo" else chosen - old)
+        clipped, advantage = ratio.clamp(1 - entry.epsilon, 1 + entry.epsilon), row["advantage"]
+        objective = {
+            "reinforce": chosen * advantage * ratio.clamp(max=1 + entry.epsilon).detach(),
+            "cispo": chosen * advantage * clipped.detach(),
+        }.get(entry.objective, torch.min(ratio * advantage, clipped * advantage))
+        gap = initial.detach() - chosen
+        objective = objective - entry.kl * (torch.exp(gap) - gap - 1)
         if entry.loss == "sequence_sum":
             loss = loss - (objective + entry.entropy * entropy).sum() / count
             continue
-        part = {"grpo": count * row["tokens"], "dr_grpo": count * entry.max_tokens}.get(entry.loss, tokens)
-        loss = loss - objective.sum() / part - entry.entropy * entropy.sum() / tokens
+        part_of = {
+            "grpo": count * row["tokens"],
+            "dr_grpo": count * entry.max_tokens,
+            "dapo": mean_tokens,
+        }.get(entry.loss, tokens)
+        loss = loss - objective.sum() / part_of - entry.entropy * entropy.sum() / tokens
     loss.backward()
     return torch.cat([weight.grad.flatten() for weight in model.parameters()])
 
@@ -137,26 +202,34 @@ def expected_gradient(weights, entry: Grpo, groups, rollouts: pl.DataFrame) -> t
         {"loss": "sequence_sum", "objective": "reinforce", "entropy": 0.01, "scale-rewards": "batch"},
         {"loss": "grpo", "objective": "gspo", "mask-divergence": 0.1},
         {"loss": "bnpo", "objective": "cispo", "entropy": 0.01},
+        {"loss": "dapo", "kl": 0.5, "mini-batches": 2, "iterations": 2, "temperature": 0.8, "top-p": 0.9},
+        {"loss": "grpo", "kl": 0.5, "iterations": 3, "idle": "leave-out", "top-k": 8},
+        {"loss": "bnpo", "mini-batches": 2, "idle": "leave-out", "entropy": 0.05, "min-p": 0.05},
     ],
     ids=str,
 )
 def test_gradient_is_that_of_each_rollout_alone_by_the_formula(taught, monkeypatch, changed):
-    """Packed as trees in four passes, with unscored rollouts among them: the gradient is the slow one's."""
+    """Packed as trees, with unscored rollouts among them: the gradient of each step of a rollout batch is the slow one's."""
     monkeypatch.setattr("proofmill.grpo.SubmissionGrader", SilentOnSome)
     monkeypatch.setenv("PROOFMILL_FORCE", "all")
     step, groups = Worker.step, []
     monkeypatch.setattr(Worker, "step", lambda self: groups.append(step(self)) or groups[-1])
     monkeypatch.setenv("PROOFMILL_MICRO_BATCH_SIZE", "6")
-    gradients = Gradients()
+    gradients = Weights()
     monkeypatch.setattr(run, "watching", lambda name: nullcontext([gradients]))
-    made = mill(taught, **{"steps": 1, "max-grad-norm": 1e9, "max-unscored": 1.0, "problems-per-step": 6}, **changed)
+    steps = changed.get("mini-batches", 1) * changed.get("iterations", 1)
+    fixed = {"steps": steps, "max-grad-norm": 1e9, "max-unscored": 1.0, "problems-per-step": 6, "learning-rate": 3e-3}
+    made = mill(taught, **fixed, **changed)
     rollouts = rollouts_of(made.make("grpo/lagged"))
-    assert 0 < rollouts["unscored"].sum() < 24
+    assert 0 < rollouts["unscored"].sum() < rollouts.height == 24 * changed.get("mini-batches", 1)
     entry = made.config.entries["grpo/lagged"]
-    slow = expected_gradient(taught.table("sft/taught").weights(), entry, groups[0], rollouts)
-    (found,) = gradients.found
-    assert slow.norm() > 0
-    assert (found - slow).norm() / slow.norm() < 2e-4
+    assert len(gradients.found) == len(gradients.before) == steps and len(groups) == 1
+    for number, (found, before) in enumerate(zip(gradients.found, gradients.before, strict=True)):
+        part = number % entry.mini_batches
+        weights = taught.table("sft/taught").weights()
+        slow = expected_gradient(weights, before, entry, groups[0], rollouts, part)
+        assert slow.norm() > 0
+        assert (found - slow).norm() / slow.norm() < 2e-4
 
 
 def test_tree_attention_is_that_of_each_sequence_alone(taught):
@@ -284,6 +357,35 @@ def test_killed_training_goes_on_with_what_was_sampled(taught, tmp_path, monkeyp
     again = [attempt for groups in later for group in groups for attempt in group.attempts.values()]
     taken_up = [a for a in again if (line := kept.get((a.group, a.place))) and line["policy_step"] == a.policy_step]
     assert len(taken_up) >= 3 * 4  # at least the step that died
+
+
+@pytest.mark.long
+def test_training_killed_within_a_block_resumes_at_its_start(taught, tmp_path, monkeypatch):
+    """It dies in step 7, the third of its block: steps 5 to 8 train again on one rollout batch, with the reference of step 4."""
+    monkeypatch.setenv("PROOFMILL_SAVE_STEPS", "1")  # every block: no other step can have a checkpoint
+    shutil.copytree(taught.results, tmp_path / "results")
+    fields = {**LAGGED, "mini-batches": 2, "iterations": 2, "steps": 12, "kl": 1e-6, "reference-sync-steps": 4}
+    made = Mill(tmp_path / "results", **SMALL, **{"sft/taught": TAUGHT, "grpo/lagged": fields})
+    training_step = trainer_module.AsyncGrpoTrainer.training_step
+
+    def dying(self, *args, **options):
+        if self.state.global_step == 6:
+            raise ConnectionError("as if it were killed")
+        return training_step(self, *args, **options)
+
+    with monkeypatch.context() as patched, pytest.raises(ConnectionError):
+        patched.setattr(trainer_module.AsyncGrpoTrainer, "training_step", dying)
+        made.make("grpo/lagged")
+    folders = [path.name for path in made.results.glob("unfinished/grpo/*/**/checkpoint-*")]
+    assert folders == ["checkpoint-4"]
+    table = made.make("grpo/lagged")
+    rollouts = rollouts_of(table)
+    assert rollouts.group_by("step").len().sort("step").rows() == [(step, 2 * 3 * 4) for step in (1, 5, 9)]
+    assert rollouts["rollout"].n_unique() == rollouts.height
+    ages = rollouts["step"] - 1 - rollouts["policy_step"]
+    assert ages.max() <= 2 and ages.min() >= -2
+    kl = {row["step"]: row["value"] for row in table.rows() if row["metric"] == "kl"}
+    assert [step for step, value in sorted(kl.items()) if value < 1e-9] == [1, 5, 9] and len(kl) == 12
 
 
 def _lines(path):

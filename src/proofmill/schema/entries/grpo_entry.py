@@ -137,7 +137,7 @@ class Grpo(Entry):
     iterations: Count = doc("Updates on each rollout batch.", 1)
     mini_batches: Count = doc("Mini-batches: optimizer steps for one rollout batch, each on its own part.", 1)
     max_staleness: int = doc(
-        "Maximum staleness: steps by which rollouts may be older than the weights that train on them. Sampling, grading and training then run concurrently; with 0 they run in turn.",
+        "Maximum staleness: steps by which rollouts may be older than the weights that train on them first. Sampling, grading and training then run concurrently; with 0 they run in turn.",
         0,
         ge=0,
     )
@@ -201,9 +201,14 @@ class Grpo(Entry):
         return [self.prompt, *([self.turn_prompt, self.summary_prompt] if self.summarizer else [])]
 
     @property
+    def block(self) -> int:
+        """The number of steps that train on one rollout batch: `mini-batches`, repeated `iterations` times."""
+        return self.mini_batches * self.iterations
+
+    @property
     def rounds(self) -> int:
-        """The number of rollout batches: `mini-batches` steps each, repeated `iterations` times."""
-        return -(-self.steps // (self.mini_batches * self.iterations))
+        """The number of rollout batches."""
+        return -(-self.steps // self.block)
 
     def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         graded = bool(self.rewards or self.preferences)  # a teacher alone needs no grades
@@ -261,14 +266,8 @@ class Grpo(Entry):
             yield "found `idle: replace` with `summarizer`; expected one of them. Set `idle: leave-out`, or remove `summarizer`."
         if self.idle == "replace" and self.max_staleness:
             yield "found `idle: replace` with `max-staleness`; expected one of them. Set `idle: leave-out`, or `max-staleness: 0`."
-        unlike = {"kl": self.kl, "iterations": self.iterations > 1, "mini-batches": self.mini_batches > 1} | {
-            "top-p": self.top_p < 1, "top-k": self.top_k, "min-p": self.min_p, "summarizer": self.summarizer,
-        }  # fmt: skip
-        if self.max_staleness and (unsupported := [name for name, is_set in unlike.items() if is_set]):
-            yield (
-                f"found `max-staleness: {self.max_staleness}` with `{'`, `'.join(unsupported)}`; expected unrestricted sampling, one update on "
-                "each rollout and no reference model. Remove them, or set `max-staleness: 0`."
-            )
+        if self.max_staleness and self.summarizer:
+            yield "found `max-staleness` with `summarizer`; expected one of them. Remove `summarizer`, or set `max-staleness: 0`."
         if self.max_staleness and self.lora and self.lora.get("quantized"):
             yield "found `max-staleness` with a quantized `lora`; expected one that is not quantized. Remove `quantized`, or set `max-staleness: 0`."
         if not self.summarizer and (self.turns, self.summaries) != defaults_of(Grpo, "turns", "summaries"):

@@ -26,6 +26,9 @@ class TrainedRollout(NamedTuple):
     weight: float
 
 
+TrainedStep = tuple[list[list[TrainedRollout]], float]  # the micro-batches of a step, and its trained tokens
+
+
 def distribute(rollouts: Sequence[TrainedRollout], count: int, most: int) -> list[list[TrainedRollout]]:
     """Split rollouts into micro-batches of similar cost, with at most `most` each and none empty.
 

@@ -2,13 +2,16 @@
 
 Differences from TRL 1.16:
 1. A step trains on `problems-per-step` groups, as without staleness; there, on the rollouts that have arrived. No
-   rollout is discarded for its age (worker.py).
+   rollout is discarded for its age (worker.py). `mini-batches` and `iterations` are steps on one rollout batch.
 2. The loss is that of the entry; its sum is over the tokens of a step. TRL takes the mean of every micro-batch, so its
    gradient depends on how rollouts are split.
 3. Rewards, unscored rollouts, the audit grader and the rollout log are those of synchronous `grpo`. TRL leaves a rollout
    without a reward in the batch.
 4. Batches are not prefetched: with a staleness of one step, sampling and training would wait for each other.
 5. A kill loses no sampled rollout (rollout_queue.py); TRL restarts with the problems that were in progress.
+6. There is a KL divergence from a reference model. In each step it computes the log-probabilities of the trained tokens.
+
+A mini-batch has full groups, so that a prompt is computed once; in synchronous training TRL shuffles the rollouts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +25,11 @@ from torch.utils.data import DataLoader, IterableDataset
 from transformers import Trainer, TrainerCallback
 from transformers.utils import logging
 from trl.experimental.async_grpo import AsyncGRPOTrainer
+from trl.experimental.async_grpo.async_grpo_trainer import StepIntervalCallback
+from trl.experimental.async_grpo.packing import TREE_ATTENTION
+from trl.models.utils import prepare_fsdp
+from trl.trainer.callbacks import SyncRefModelCallback
+from trl.trainer.utils import add_fused_lm_head, create_model_from_path
 
 from proofmill.runtime import processes
 from proofmill.schema.entries.grpo_entry import Grpo
@@ -29,11 +37,11 @@ from proofmill.schema.reasons import StopReason
 from proofmill.text.reasoning import OPENING, opens_thought
 from proofmill.training import advantages, rollout_log, rollout_rewards
 from proofmill.training.asynchronous import attention
-from proofmill.training.asynchronous.packing import TrainedRollout, distribute, tree
+from proofmill.training.asynchronous.packing import TrainedRollout, TrainedStep, distribute, tree
 from proofmill.training.asynchronous.rollout_queue import RolloutQueue
 from proofmill.training.asynchronous.sampler import Sampler
 from proofmill.training.asynchronous.worker import PendingGroup, Worker
-from proofmill.training.checkpoints import MOST_KEPT
+from proofmill.training.checkpoints import MOST_KEPT, SavesReference
 from proofmill.training.losses.estimator import Step, Tokens
 from proofmill.training.losses.policy import Objective, policy_loss
 from proofmill.training.losses.registry import ESTIMATORS
@@ -46,7 +54,7 @@ from proofmill.training.rollouts.held_out import HeldOut
 TREE = ("tree_kv_index", "tree_cu_seqlens_q", "tree_cu_seqlens_k")
 
 
-class AsyncGrpoTrainer(AsyncGRPOTrainer):
+class AsyncGrpoTrainer(SavesReference, AsyncGRPOTrainer):
     """Only the main process has `rewards`, `kept_rollouts`, `attempts` and a `sampler` (else None)."""
 
     control: Any  # of transformers' trainer
@@ -77,11 +85,14 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         if not torch.cuda.is_available():
             attention.without_cuda()
         level = logging.get_verbosity()
-        logging.set_verbosity_error()  # TRL adds two callbacks of one class, of which transformers warns
+        logging.set_verbosity_error()  # several callbacks are of one class, of which transformers warns
         super().__init__(rollout_worker=worker, weight_transfer=weight_transfer, **options)
+        self.ref_model = self._load_reference(options["model"]) if entry.kl and not entry.lora else None
+        if entry.reference_sync_steps:
+            self.add_callback(StepIntervalCallback(self._update_reference, entry.reference_sync_steps))
         logging.set_verbosity(level)
         self.recent = rollout_rewards.Unscored(
-            entry.max_unscored, entry.problems_per_step * entry.group_size, entry.rounds
+            entry.max_unscored, entry.mini_batches * entry.problems_per_step * entry.group_size, entry.rounds
         )
         self.audit_grader = rollout_rewards.AuditGrader(
             name, entry, rewards, kept_rollouts.rows() if kept_rollouts else ()
@@ -104,6 +115,18 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
     def _tokenizer(self) -> Any:
         return self.processing_class
 
+    def _load_reference(self, weights: str) -> Any:
+        model = create_model_from_path(
+            weights, device_map=None, attn_implementation=TREE_ATTENTION, **self.args.model_init_kwargs
+        )
+        add_fused_lm_head(model, temperature=self.temperature)
+        if self.is_fsdp_enabled:
+            return prepare_fsdp(model, self.accelerator)
+        return self.accelerator.prepare_model(model, evaluation_mode=True)
+
+    def _update_reference(self) -> None:
+        SyncRefModelCallback.sync_target_model(self.accelerator.unwrap_model(self.model), self.ref_model, 1.0)
+
     # ----------------------------------------------------------------------------------------------------------- steps
 
     def get_train_dataloader(self) -> DataLoader:
@@ -111,20 +134,24 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         return DataLoader(MicroBatches(self), batch_size=None)
 
     def micro_batches(self) -> Iterator[dict[str, torch.Tensor]]:
-        """Yield the next step's micro-batches of this process. Raises ServiceError on all ranks if too many are unscored."""
-        world, steps = self.accelerator.num_processes, self.args.gradient_accumulation_steps
-        result: tuple[list[list[TrainedRollout]], float, str | None] = ([], 0.0, None)
+        """Yield this process's micro-batches of the steps that share the next rollout batch.
+
+        Raises ServiceError on all ranks if too many rollouts are unscored.
+        """
+        world, accumulated = self.accelerator.num_processes, self.args.gradient_accumulation_steps
+        result: tuple[list[TrainedStep], str | None] = ([], None)
         if self.accelerator.is_main_process:
-            result = self._make(self.rollout_worker.step(), world * steps)
-        distributed, tokens, fault = processes.broadcast(result)
+            result = self._make(self.rollout_worker.step(), world * accumulated)
+        steps, fault = processes.broadcast(result)
         if fault:
             kept_rollouts = Path(self.args.output_dir) / ROLLOUT_LOG
             raise rollout_rewards.too_many_unscored(self.name, fault, self.entry.max_unscored, kept_rollouts)
-        for rollouts_N in distributed[self.accelerator.process_index :: world]:
-            yield self._pack(rollouts_N, tokens)
+        for distributed, tokens in steps * self.entry.iterations:
+            for rollouts_N in distributed[self.accelerator.process_index :: world]:
+                yield self._pack(rollouts_N, tokens)
 
-    def _make(self, groups: Sequence[PendingGroup], count: int) -> tuple[list[list[TrainedRollout]], float, str | None]:
-        """Return a step's rollouts in `count` micro-batches, its trained tokens, and a fault, if any."""
+    def _make(self, groups: Sequence[PendingGroup], count: int) -> tuple[list[TrainedStep], str | None]:
+        """Return the step of each mini-batch, in `count` micro-batches, and a fault, if any."""
         rollouts_N = [
             (group, group.attempts[place], group.rows[place]) for group in groups for place in sorted(group.rows)
         ]
@@ -132,35 +159,39 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         advantages_N, learned_N, fault = self._score(groups, rows)
         if self.entry.mask_truncated:
             learned_N &= [row["stop_reason"] == StopReason.END for row in rows]
-        counted = len(rows)
+        counted_N = np.ones(len(rows), bool)
         if self.entry.idle == "leave-out":
-            live_N = np.repeat(self._live_P, self.entry.group_size)
-            learned_N &= live_N
-            counted = max(int(live_N.sum()), 1)
-        tokens_N = np.array([row["tokens"] for row in rows])
-        tokens = float(max(tokens_N[learned_N].sum(), 1))
-        step = Step(tokens_N, counted, tokens, tokens, self.entry.max_tokens)
-        weights_N = np.broadcast_to(1.0 / ESTIMATORS[self.entry.loss].divisors(step), tokens_N.shape) * learned_N
-        useful_N = learned_N & ((advantages_N != 0) | bool(self.entry.entropy))
-        # Rollouts without a gradient are skipped, except to give every micro-batch a row.
-        by_use = sorted(range(len(rows)), key=lambda place: not useful_N[place])
-        chosen = {*by_use[: max(int(useful_N.sum()), count)]}
-        trained = [
+            counted_N = np.repeat(self._live_P, self.entry.group_size)
+        learned_N &= counted_N
+        trained_N = [
             TrainedRollout(
                 group.number,
                 np.array(group.problem["tokens"], np.int32),
                 *(attempt.ids_T, attempt.logprobs_T),
-                *(float(advantages_N[place]), float(weights_N[place])),
+                *(advantage, 0.0),
             )
-            for place, (group, attempt, _) in enumerate(rollouts_N)
-            if place in chosen
+            for (group, attempt, _), advantage in zip(rollouts_N, advantages_N.tolist(), strict=True)
         ]
-        return distribute(trained, count, self.args.per_device_train_batch_size), tokens, fault
+        tokens_N = np.array([row["tokens"] for row in rows])
+        mean_tokens = max(tokens_N[learned_N].sum(), 1) / self.entry.mini_batches
+        useful_N = learned_N & ((advantages_N != 0) | bool(self.entry.entropy or self.entry.kl))
+        steps = []
+        for own in np.split(np.arange(len(rows)), self.entry.mini_batches):
+            tokens = float(max(tokens_N[own][learned_N[own]].sum(), 1))
+            counted = max(int(counted_N[own].sum()), 1)
+            step = Step(tokens_N[own], counted, tokens, mean_tokens, self.entry.max_tokens)
+            weights = learned_N[own] / ESTIMATORS[self.entry.loss].divisors(step)
+            # Rollouts without a gradient are skipped, except to give every micro-batch a row.
+            by_use = np.argsort(~useful_N[own], kind="stable")
+            chosen = sorted(by_use[: max(int(useful_N[own].sum()), count)])
+            trained = [trained_N[own[place]]._replace(weight=float(weights[place])) for place in chosen]
+            steps.append((distribute(trained, count, self.args.per_device_train_batch_size), tokens))
+        return steps, fault
 
     def _score(
         self, groups: Sequence[PendingGroup], rows: list[dict[str, Any]]
     ) -> tuple[np.ndarray, np.ndarray, str | None]:
-        """Return the advantages N of a step, which rollouts have rewards, and a fault, if any; log metrics and rollouts."""
+        """Return the advantages N, which rollouts have rewards, and a fault, if any; log metrics and rollouts."""
         assert self.rewards is not None and self.kept_rollouts is not None, "the main process has them"
         entry, names, step = self.entry, self.rewards.names, self.state.global_step + 1
         lengths = ([row["tokens"] for row in rows], [row["reference_tokens"] for row in rows])
@@ -170,7 +201,7 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         totals_PG = totals_N.reshape(-1, entry.group_size)
         advantages_N = advantages.advantages(totals_PG, entry.scale_rewards).ravel()
         self._live_P = idle_groups.find_live(totals_PG)
-        audited, audit_metrics = self.audit_grader.audit(scored.rollouts, step, step)
+        audited, audit_metrics = self.audit_grader.audit(scored.rollouts, step, step + entry.block - 1)
         self._log_all(
             {
                 **_rewards(totals_PG, counted_NK, names),
@@ -211,9 +242,10 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         """Return this micro-batch's part of the step's loss; the parts of all micro-batches and devices are added up."""
         tree = {name: inputs[name] for name in TREE}
         tree["tree_max_seqlen_q"], tree["tree_max_seqlen_k"] = inputs["tree_max_seqlens"].tolist()
-        names = ("input_ids", "position_ids", "shift_labels")
-        outputs = model(**{name: inputs[name].unsqueeze(0) for name in names}, fused_lm_head=True, **tree)
+        rows = {name: inputs[name].unsqueeze(0) for name in ("input_ids", "position_ids", "shift_labels")}
         index_M = inputs["token_index"]
+        reference_M = self._score_by_reference({**rows, **tree})[index_M] if self.entry.kl else None
+        outputs = model(**rows, **tree, fused_lm_head=True)
         logprobs_M, entropies_M = outputs.log_probs.flatten()[index_M], outputs.entropy.flatten()[index_M]
         tokens = Tokens(
             logprobs_M,
@@ -221,15 +253,24 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
             inputs["advantages"],
             inputs["weights"],
             entropies_M,
+            reference_M,
             rollouts=inputs["rollouts"],
         )
         loss, sums = policy_loss(tokens, self.objective, inputs["step_tokens"])
         self.statistics.add(sums)
         if self.accelerator.sync_gradients:
-            self._log_all(self.statistics.finish(self.accelerator))
+            self._log_all(self.statistics.finish(self.accelerator, kl=bool(self.entry.kl)))
             if self.over:
                 self.control.should_training_stop = True
         return loss * self.accelerator.num_processes  # gradients are averaged over processes
+
+    @torch.no_grad()
+    def _score_by_reference(self, packed: Mapping[str, Any]) -> torch.Tensor:
+        """Return the log-probabilities of packed tokens under the reference, which is the model without its adapter, if any."""
+        if self.ref_model is not None:
+            return self.ref_model(**packed, fused_lm_head=True).log_probs.flatten()
+        with self.accelerator.unwrap_model(self.model).disable_adapter():
+            return self.model(**packed, fused_lm_head=True).log_probs.flatten()
 
     # ------------------------------------------------------------------------------------------------ held-out problems
 
@@ -256,15 +297,16 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         """Skip TRL's timings, which no table holds."""
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log without timings; an epoch has one group per problem."""
+        """Log without timings; an epoch has one group per problem, and all steps on it."""
         for name in [name for name in self._metrics["train"] if name.startswith("perf/")]:
             del self._metrics["train"][name]
-        self.state.epoch = self.state.global_step * self.entry.problems_per_step / self.problems
+        taken = self.state.global_step * self.entry.problems_per_step / self.entry.iterations
+        self.state.epoch = taken / self.problems
         super().log(logs, start_time)
 
 
 class MicroBatches(IterableDataset):
-    """All micro-batches of a process, step by step. Those of a step are made when the first is requested."""
+    """All micro-batches of a process, step by step. Those of a rollout batch are made when the first is requested."""
 
     def __init__(self, trainer: AsyncGrpoTrainer):
         self.trainer = trainer

@@ -1,9 +1,9 @@
 """Rollouts ahead of a training: start problems, sample and grade their rollouts, and give each step its groups.
 
-The trainer requests the groups of a step; everything else continues meanwhile. No rollout is older than `max-staleness` steps when
-it is trained on: a group is started once fewer than `max-staleness` + 1 steps of groups are sampled and not trained on. A step
-trains on the groups with the oldest weights, and among these on those that were graded first. No graded rollout is
-discarded, and a slow judge delays the training only when its group is `max-staleness` steps old.
+The trainer requests the groups of a rollout batch, which a block of `mini-batches` times `iterations` steps trains on;
+everything else continues meanwhile. A group is started only if its block begins within `max-staleness` steps, so no rollout
+is older when it is first trained on. A block trains on the groups with the oldest weights, and among these on those that were
+graded first. No graded rollout is discarded, and a slow judge delays the training only when its group is `max-staleness` steps old.
 """
 
 import queue
@@ -61,7 +61,8 @@ class Worker:
         self.described, self.submission, self.begin, self.after = described, submission, begin, after
         self.rollout_buffer: queue.Queue[Any] = queue.Queue()
         self.metrics_queue: queue.Queue[Any] = queue.Queue()
-        self.policy, self._learning, self._over = after, 0, False
+        self.policy, self._over = after, False
+        self._taken = after // entry.block  # rollout batches
         self._groups: dict[int, PendingGroup] = {}  # that no step has taken
         self._evaluated: dict[int, SampledRollout] = {}  # attempts at held-out problems, by negative group
         self._fresh = attempts.groups
@@ -88,7 +89,7 @@ class Worker:
 
     def update_model_version(self, model_version: int) -> None:
         """Record that the sampler has new weights; TRL counts the first weights as well."""
-        self.policy, self._learning = self.after + model_version - 1, 0
+        self.policy = self.after + model_version - 1
         self.sampler.report_weights(self.policy)
         if self._listening:
             self._take_up()
@@ -102,9 +103,10 @@ class Worker:
     # ------------------------------------------------------------------------------------------------ taking up groups
 
     def _take_up(self) -> None:
-        """Request as many groups as may be in progress."""
+        """Request the groups of all blocks that begin within `max-staleness` steps."""
         entry = self.entry
-        most = min(entry.max_staleness + 1, entry.steps - self.policy) * entry.problems_per_step - self._learning
+        batches = min((self.policy + entry.max_staleness) // entry.block + 1, entry.rounds)
+        most = (batches - self._taken) * entry.mini_batches * entry.problems_per_step
         requests: list[RolloutRequest] = []
         with self._news:
             while len(self._groups) < most:
@@ -175,20 +177,20 @@ class Worker:
     # --------------------------------------------------------------------------------------------------------- by step
 
     def step(self) -> list[PendingGroup]:
-        """Return the groups of the next step, once they are graded. Raises the error that ended sampling or grading."""
+        """Return the groups of the next block, once they are graded. Raises the error that ended sampling or grading."""
         with self._news:
             while (groups := self._next_groups()) is None:
                 self._news.wait(LOOK)
                 self.check_health()
         for group in groups:
             del self._groups[group.number]
-        self._learning = len(groups)
+        self._taken += 1
         self.attempts.learn(self.policy + 1, [group.number for group in groups])
         return groups
 
     def _next_groups(self) -> list[PendingGroup] | None:
         """Return the graded groups of the oldest weights, first graded first; None if too few are graded."""
-        count = self.entry.problems_per_step
+        count = self.entry.mini_batches * self.entry.problems_per_step
         groups = sorted(self._groups.values(), key=lambda group: group.asked)
         youngest = groups[count - 1].asked
         due = [group for group in groups if group.asked < youngest]
