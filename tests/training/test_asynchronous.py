@@ -1,7 +1,10 @@
 """Training on rollouts of slightly older weights: what a step trains on, how old it is, and what a kill leaves."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import Future
@@ -16,6 +19,7 @@ from transformers import AutoModelForCausalLM
 from trl.experimental.async_grpo.packing import TREE_ATTENTION, TreeRow
 
 from mill import SMALL, Mill
+from proofmill.config.identity import identity_of
 from proofmill.engines.remote import ApiEngine
 from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.verdicts import Verdict
@@ -30,6 +34,8 @@ from proofmill.training.asynchronous.worker import Worker
 from trained import Gradients
 
 pytestmark = pytest.mark.slow
+
+TWO = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d"]
 
 TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch-size": 8, "learning-rate": 0.01}
 LAGGED = {
@@ -230,6 +236,27 @@ def test_gradient_is_that_of_each_rollout_alone_by_the_formula(taught, monkeypat
         slow = expected_gradient(weights, before, entry, groups[0], rollouts, part)
         assert slow.norm() > 0
         assert (found - slow).norm() / slow.norm() < 2e-4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("more", [{}, {"lora": {"rank": 4, "alpha": 8}}], ids=str)
+def test_two_processes_take_the_steps_of_one(taught, tmp_path, more):
+    """On the first rollout batch, loss, gradient and divergence of each step are the same; a second batch follows."""
+    shutil.copytree(taught.results, tmp_path / "results")
+    fields = {**LAGGED, "kl": 0.1, "mini-batches": 2, "iterations": 2, "steps": 8, "problems-per-step": 4, **more}
+    made = Mill(tmp_path / "results", **SMALL, **{"sft/taught": TAUGHT, "grpo/one": fields, "grpo/two": fields})
+    one = made.make("grpo/one")
+    identity = identity_of(made.config.entries["grpo/two"], made.config.declared)
+    command = [*TWO, "-m", "proofmill.grpo", "grpo/two", "--entry", identity, "--results", tmp_path / "results"]
+    subprocess.run([sys.executable, *command], env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)
+    values = [
+        {(row["step"], row["metric"]): row["value"] for row in table.rows()} for table in (one, made.table("grpo/two"))
+    ]
+    for step in range(1, 5):
+        for metric in ("loss", "grad_norm", "kl", "ratio/max"):
+            wanted = pytest.approx(values[0][step, metric], rel=1e-3, abs=1e-6)
+            assert values[1][step, metric] == wanted, (step, metric)
+    assert values[1][4, "kl"] > 0 and values[1].keys() == values[0].keys()
 
 
 def test_tree_attention_is_that_of_each_sequence_alone(taught):
