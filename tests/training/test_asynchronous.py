@@ -208,8 +208,8 @@ def expected_gradient(weights, before, entry: Grpo, groups, rollouts: pl.DataFra
         {"loss": "sequence_sum", "objective": "reinforce", "entropy": 0.01, "scale-rewards": "batch"},
         {"loss": "grpo", "objective": "gspo", "mask-divergence": 0.1},
         {"loss": "bnpo", "objective": "cispo", "entropy": 0.01},
-        {"loss": "dapo", "kl": 0.5, "mini-batches": 2, "iterations": 2, "temperature": 0.8, "top-p": 0.9},
-        {"loss": "grpo", "kl": 0.5, "iterations": 3, "idle": "leave-out", "top-k": 8},
+        {"loss": "dapo", "kl": 0.05, "mini-batches": 2, "iterations": 2, "temperature": 0.8, "top-p": 0.9},
+        {"loss": "grpo", "kl": 0.05, "iterations": 3, "idle": "leave-out", "top-k": 8},
         {"loss": "bnpo", "mini-batches": 2, "idle": "leave-out", "entropy": 0.05, "min-p": 0.05},
     ],
     ids=str,
@@ -224,7 +224,7 @@ def test_gradient_is_that_of_each_rollout_alone_by_the_formula(taught, monkeypat
     gradients = Weights()
     monkeypatch.setattr(run, "watching", lambda name: nullcontext([gradients]))
     steps = changed.get("mini-batches", 1) * changed.get("iterations", 1)
-    fixed = {"steps": steps, "max-grad-norm": 1e9, "max-unscored": 1.0, "problems-per-step": 6, "learning-rate": 3e-3}
+    fixed = {"steps": steps, "max-grad-norm": 1e9, "max-unscored": 1.0, "problems-per-step": 6, "learning-rate": 1e-3}
     made = mill(taught, **fixed, **changed)
     rollouts = rollouts_of(made.make("grpo/lagged"))
     assert 0 < rollouts["unscored"].sum() < rollouts.height == 24 * changed.get("mini-batches", 1)
