@@ -36,7 +36,6 @@ from proofmill.schema.fields import ASKED
 from proofmill.schema.kinds import EVALUATIONS, ROLLOUTS
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import TRANSIENT
-from proofmill.sources import models
 from proofmill.training import memory
 from proofmill.training.preferences import JudgedPreference, ModelPreference
 from proofmill.training.reasoning_cache_rollouts import ReasoningCache
@@ -99,7 +98,7 @@ def main(entry: Grpo, job: Job) -> None:
         ref_model_mixup_alpha=1.0,
     )
     taught_by = teacher.load(entry, job, tokenizer)
-    model, _ = run.load(job, entry.model, entry.lora, entry.seed)
+    model, _ = run.load(job, entry)
     with open_rewards(entry, job, tokenizer) as (rewards, cache, held_out):
         names, weights = Rewarding.columns(entry)
         after = checkpoints.step_of_last(job)
@@ -143,7 +142,7 @@ def _train_async(
         temperature=entry.temperature,
         max_staleness=entry.max_staleness,
         token_budget=0,
-        model_init_kwargs=models.in_float32(job.parent(entry.model).weights()),
+        model_init_kwargs=adapters.loading_options(job.parent(entry.model).weights(), entry.precision, entry.lora),
         **({"vllm_server_base_url": sampler.url} if isinstance(sampler, samplers.ServerSampler) else {}),
     )
     with open_rewards(entry, job, tokenizer, at_once=True) as (rewards, _, held_out):

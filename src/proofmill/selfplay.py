@@ -68,7 +68,7 @@ def train(
         max_steps=entry.steps,
         steps_per_generation=rows["gradient_accumulation_steps"],
     )
-    model, tokenizer = run.load(job, entry.model, entry.lora, entry.seed)
+    model, tokenizer = run.load(job, entry)
     rollout_engines.decode_by_ours(job, model)
     groups = len(entry.tasks) * len(entry.roles)
     empty = Dataset.from_list([{"prompt": [{"role": "user", "content": ""}]}] * groups)  # the game makes the prompts

@@ -49,7 +49,7 @@ def main(entry: Sft, job: Job) -> None:
         max_length=entry.max_length,
         packing=entry.packing,
     )
-    model, tokenizer = run.load(job, entry.model, entry.lora, entry.seed)
+    model, tokenizer = run.load(job, entry)
     learned, evaluated, counts = examples_of(entry, job, tokenizer)
     micro_batches.check_context(entry.model, model, longest(learned, evaluated), "an example has")
     config.eos_token = end_of_turn(job, model, tokenizer, learned[0]["labels"])

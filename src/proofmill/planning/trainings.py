@@ -132,10 +132,11 @@ class Training:
         most, again = max(part // self.at_least, 1), False if offloaded else None
         rows, again = micro_batches.choice(planned, part, limit, most, recompute=again)
         plan, together = planned(rows, again), devices // (machine.nodes_for(devices) or 1)
-        # Weights are loaded as float32. Each DDP process loads the full model, and moves it to its GPU before it loads a
+        # Trained weights are loaded as float32. Each DDP process loads the full model, and moves it to its GPU before it loads a
         # reference. With FSDP2, the first process loads both before sharding them.
         models = 1 + self.reference if "sharded" in LAYOUTS[layout] else together
-        read = memory.WIDTH["float32"] * plan.parameters * models + plan.learning["reward models"]
+        held = memory.held_precision(self.network.config, self.entry.precision, self.entry.lora)
+        read = memory.WIDTH[held] * plan.parameters * models + plan.learning["reward models"]
         kept = plan.host * together
         taken, apart = max(read, kept) + round(vllm_memory.LIBRARIES) * together, 0
         if served:

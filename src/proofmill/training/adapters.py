@@ -7,25 +7,29 @@ Differences from the original:
    from before the training, even if the training used 4 bits. The adapter's own files are saved with them, in
    `adapter/`.
 2. Layer names are checked; peft adapts those that it finds and ignores the others silently.
+3. An engine receives merged weights while the training keeps the original ones (`merged`). peft merges in place and
+   subtracts afterwards, which would round bfloat16 weights again at each hand-over.
 """
 
 import importlib.util
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoModelForCausalLM, set_seed
+from transformers import AutoConfig, AutoModelForCausalLM, set_seed
 
 from proofmill.artifacts.jobs import Job
 from proofmill.calls import sampling
 from proofmill.schema.errors import ServiceError, TableError
 from proofmill.sources import models
+from proofmill.training import memory
 
 FOLDER = "adapter"  # in the folder of the merged weights
 
 
-def load(job: Job, model: str, adapter: Mapping[str, Any], seed: int, **options: Any) -> Any:
-    """Load the model with an adapter that changes nothing yet (one of its two matrices is zero).
+def load(job: Job, model: str, adapter: Mapping[str, Any], precision: str, seed: int, **options: Any) -> Any:
+    """Load the model with a float32 adapter that changes nothing yet (one of its two matrices is zero).
 
     Raises TableError for a layer that the model lacks, ServiceError for 4 bits without bitsandbytes.
     """
@@ -34,11 +38,18 @@ def load(job: Job, model: str, adapter: Mapping[str, Any], seed: int, **options:
     folder = job.parent(model).weights()
     if adapter.get("quantized"):
         options |= _quantization(job)
-    network = AutoModelForCausalLM.from_pretrained(folder, **models.in_float32(folder), **options)
+    options |= loading_options(folder, precision, adapter)
+    network = AutoModelForCausalLM.from_pretrained(folder, **options)
     sampling.neutralize(network.generation_config)
     _check_layers(job, model, network, adapter.get("target_modules", []))
     set_seed(seed)
     return peft.get_peft_model(network, lora(adapter))
+
+
+def loading_options(folder: Path, precision: str, adapter: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return options of `from_pretrained` for a model to train: float32, or what `memory.held_precision` says."""
+    held = memory.held_precision(AutoConfig.from_pretrained(folder), precision, adapter)
+    return models.in_float32(folder) | {"dtype": held}
 
 
 def lora(adapter: Mapping[str, Any]) -> Any:
@@ -68,6 +79,26 @@ def merge(trainer: Any, state: Mapping[str, Any] | None, job: Job, folder: Path)
     before = AutoModelForCausalLM.from_pretrained(weights, **models.in_float32(weights))
     sampling.neutralize(before.generation_config)
     peft.PeftModel.from_pretrained(before, adapter_folder).merge_and_unload().save_pretrained(folder)
+
+
+def merged(network: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each weight of the merged model by its name without adapters, one at a time; the network stays as it is.
+
+    Every process must iterate: sharded weights are gathered.
+    """
+    import torch
+    from peft.tuners.lora import LoraLayer
+
+    layers = {f"{name}.base_layer.weight": m for name, m in network.named_modules() if isinstance(m, LoraLayer)}
+    for name, parameter in network.named_parameters():
+        if network.prefix in name:
+            continue
+        weight = parameter.data
+        with torch.no_grad():
+            if name in layers:
+                weight = (weight.float() + layers[name].get_delta_weight("default")).to(weight.dtype)
+            weight = weight.full_tensor() if hasattr(weight, "full_tensor") else weight
+        yield re.sub(r"^base_model\.model\.|\.base_layer|_checkpoint_wrapped_module\.", "", name), weight
 
 
 def _quantization(job: Job) -> dict[str, Any]:

@@ -8,8 +8,8 @@ Differences from the originals:
 1. Parameters are counted on the model itself, built without memory on torch's meta device; tied ones count once.
 2. A layer is that of transformers' Llama, Mistral and Qwen: a gated feed-forward part, grouped keys, RMSNorm, no
    dropout, unfused operations. In bfloat16 (autocast), weights, gradients, moments and the residual stream stay in
-   float32, and each linear layer keeps bfloat16 copies of its input and its weights. Under FSDP2 accelerate gathers
-   weights in bfloat16, and so the residual stream is bfloat16 too.
+   float32, and each linear layer keeps bfloat16 copies of its input and its weights. Where FSDP2 gathers weights in
+   bfloat16, or an adapter leaves bfloat16 weights as they are, the residual stream is bfloat16 too.
 3. TRL 1.16 never holds the logits of a batch (`add_fused_lm_head`): it computes them in one tile, forward and backward.
 4. While rollouts are generated there are no gradients or activations, so rollouts have a sum of their own.
 
@@ -146,21 +146,23 @@ def plan(
     trained = adapter["rank"] * sum(a + b for a, b in adapted.values()) if adapter else total
     quantized = bool(adapter and adapter.get("quantized"))
     weight, gradient, moments = bytes_per_parameter(sharded, devices, precision, quantized)
-    frozen_weight, _, _ = bytes_per_parameter(sharded, devices, precision)
+    held = held_precision(network.config, precision, adapter)
+    frozen_weight, _, _ = bytes_per_parameter(sharded, devices, precision, held == "bfloat16")
     frozen = total * frozen_weight if adapter else 0
+    stream = precision if sharded == "fsdp2" else held
     if quantized:  # 4-bit weights are not sharded
         frozen = linear * FOUR_BITS + (total - linear) * WIDTH["float32"]
-    copied = precision == "bfloat16" and sharded == "none" and not quantized
+    copied = trained if held == "bfloat16" else linear
+    copied *= precision == "bfloat16" and sharded == "none" and not quantized
     reference_bytes = (trained * weight if adapter else total * frozen_weight) if reference else 0
-    teacher_bytes = (
-        parameters(build_empty(teacher)) * frozen_weight * WIDTH[precision] / WIDTH["float32"] if teacher else 0
-    )
+    teacher_weight, _, _ = bytes_per_parameter(sharded, devices, precision, precision == "bfloat16")
+    teacher_bytes = parameters(build_empty(teacher)) * teacher_weight if teacher else 0
     here = 0 if place.offloaded else 1
     checkpointing = checkpointing or place.offloaded
     resident = {
         "weights": here * (trained * weight + frozen)
         + (0 if quantized else count_gathered_bytes(network, sharded, precision)),
-        "bfloat16 copies": linear * WIDTH["bfloat16"] if copied else 0,
+        "bfloat16 copies": copied * WIDTH["bfloat16"],
         "optimizer": here * trained * moments,
         "reference": here * reference_bytes,
         "teacher": here * teacher_bytes,
@@ -170,7 +172,7 @@ def plan(
     dropped = sum(a for a, _ in adapted.values()) if adapter and adapter.get("dropout") else 0
     learned = rows * (trained_tokens or tokens_per_row)
     kept_activations = activations(
-        network, rows, tokens_per_row, precision, checkpointing, masked, dropped, sharded, inputs_kept=bool(here)
+        network, rows, tokens_per_row, precision, checkpointing, masked, dropped, stream, inputs_kept=bool(here)
     )
     learning = {
         **resident,
@@ -184,12 +186,11 @@ def plan(
         sampling = {
             **resident,
             "gathered weights": total * WIDTH[precision] if sharded == "zero3" else 0,
-            "key-value cache": key_value_cache(network, sampled * tokens_per_row),
+            "key-value cache": key_value_cache(network, sampled * tokens_per_row, held),
         }
     host = trained * (weight + gradient + moments) + frozen + reference_bytes + teacher_bytes
-    host += layer_inputs(network, rows * tokens_per_row, precision, sharded)
-    smaller = remedies(rows, checkpointing, adapter, sharded)
-    kept = round(host) if place.offloaded else 0
+    host += layer_inputs(network, rows * tokens_per_row, stream)
+    kept, smaller = round(host) if place.offloaded else 0, remedies(rows, checkpointing, adapter, sharded)
     return MemoryPlan(total, trained, _round(learning), _round(sampling), place.device_bytes, devices, smaller, kept)
 
 
@@ -261,15 +262,22 @@ def find_adapted_layers(network: Any, adapter: Mapping[str, Any]) -> dict[str, t
     return {n: linear[n] for n in linear if not ends or any(f".{n}".endswith(f".{end}") for end in ends)}
 
 
-def bytes_per_parameter(sharded: str, devices: int, precision: str, quantized: bool = False) -> tuple[float, ...]:
-    """Return the bytes on one device of a trained parameter: the weight, its gradient, its two moments.
+def held_precision(config: Any, precision: str, adapter: Mapping[str, Any] | None) -> str:
+    """Return the precision of a model's weights in memory: bfloat16 if an adapter leaves files of bfloat16 unchanged."""
+    stored = str(getattr(config, "dtype", None)).removeprefix("torch.")
+    unchanged = adapter and not adapter.get("quantized") and getattr(config, "quantization_config", None) is None
+    return "bfloat16" if unchanged and precision == stored == "bfloat16" else "float32"
+
+
+def bytes_per_parameter(sharded: str, devices: int, precision: str, halved: bool = False) -> tuple[float, ...]:
+    """Return the bytes on one device of a parameter: the weight, its gradient, its two moments; `halved`: in bfloat16.
 
     DistributedDataParallel holds each gradient a second time, in its send buffers. DeepSpeed keeps weights and
     gradients in the precision of the arithmetic, and a float32 copy with the moments. TRL casts adapters over 4-bit
     weights to bfloat16.
     """
     deepspeed = sharded in ("zero2", "zero3")
-    width = WIDTH["bfloat16" if quantized else precision if deepspeed else "float32"]
+    width = WIDTH["bfloat16" if halved else precision if deepspeed else "float32"]
     moments = 12 if deepspeed else 2 * width
     if sharded == "none":
         return width, width * (2 if devices > 1 else 1), moments
@@ -314,14 +322,14 @@ def activations(
     checkpointing: bool,
     masked: bool,
     dropped: int = 0,
-    sharded: str = "none",
+    stream: str = "float32",
     inputs_kept: bool = True,
 ) -> int:
     """Return the bytes that the forward pass keeps for the backward pass, without weights and logits.
 
     Each layer keeps these. Residual stream: both norms keep a number before and after the division; the linear layers
-    share it in float32 (24 bytes in all) and copy it five times in bfloat16 (26 bytes); where the stream itself is bfloat16
-    (FSDP2), each norm keeps it in float32, divided, and multiplied (16 bytes). Queries: attention and the
+    share it in float32 (24 bytes in all) and copy it five times in bfloat16 (26 bytes); where the `stream` itself is bfloat16,
+    each norm keeps it in float32, divided, and multiplied (16 bytes). Queries: attention and the
     layer after it keep them, and twice more if queries and keys have norms. Keys and values: attention keeps them,
     repeated to the number of queries if it gets a mask, and the mask. Feed-forward part: it keeps a number before and
     after the activation function, as the factor, and as the product. With checkpointing, layers keep only their input (on
@@ -330,18 +338,17 @@ def activations(
     """
     residual, queries, keys, inside = widths(network)
     layers = network.config.get_text_config().num_hidden_layers
-    width = WIDTH[precision]
+    width, stream_width = WIDTH[precision], WIDTH[stream]
     normed = has_normed_queries(network)
-    stream = residual_width(precision, sharded)
     layer = (
-        {(4, 4): 24, (2, 4): 26, (2, 2): 16}[width, stream] * residual
+        {(4, 4): 24, (2, 4): 26, (2, 2): 16}[width, stream_width] * residual
         + 2 * width * (queries + (queries if masked else keys))
         + (4 + width) * (queries + keys) * normed
         + width * tokens * masked
         + 4 * width * inside
         + (4 + width) * dropped // layers
     )
-    kept = layers * stream * residual * inputs_kept + layer if checkpointing else layers * layer
+    kept = layers * stream_width * residual * inputs_kept + layer if checkpointing else layers * layer
     return rows * tokens * (kept + 12 * residual)  # the last norm, and the head's input
 
 
@@ -351,15 +358,10 @@ def has_normed_queries(network: Any) -> bool:
     return any(name.endswith("q_norm.weight") for name, _ in network.named_parameters())
 
 
-def residual_width(precision: str, sharded: str) -> int:
-    """Return the bytes of a number of the residual stream: accelerate runs FSDP2's layers in the precision itself."""
-    return WIDTH[precision if sharded == "fsdp2" else "float32"]
-
-
-def layer_inputs(network: Any, tokens: int, precision: str, sharded: str) -> int:
+def layer_inputs(network: Any, tokens: int, stream: str) -> int:
     """Return the bytes of the input of every layer, which is all that checkpointing keeps."""
     config = network.config.get_text_config()
-    return tokens * config.num_hidden_layers * config.hidden_size * residual_width(precision, sharded)
+    return tokens * config.num_hidden_layers * config.hidden_size * WIDTH[stream]
 
 
 def logits(network: Any, learned: int, precision: str, cuda: bool, head_trained: bool = True) -> int:
@@ -373,14 +375,14 @@ def logits(network: Any, learned: int, precision: str, cuda: bool, head_trained:
     return tile + head_copy + temporary + gradients
 
 
-def key_value_cache(network: Any, tokens: int) -> int:
+def key_value_cache(network: Any, tokens: int, held: str = "float32") -> int:
     """Return the bytes of the keys and values of all rollouts, and of one layer's keys a second time, while they grow.
 
-    They are float32 in both precisions: the rotation returns float32 keys, and the cache takes values in the precision
-    of keys.
+    They have the precision of the weights in memory, whatever that of the arithmetic: the rotation returns keys in it,
+    and the cache takes values in the precision of keys.
     """
     layers, keys = network.config.get_text_config().num_hidden_layers, widths(network)[2]
-    return tokens * keys * (2 * layers + 1) * WIDTH["float32"]
+    return tokens * keys * (2 * layers + 1) * WIDTH[held]
 
 
 # ----------------------------------------------------------------------------------------------------- available memory

@@ -3,16 +3,17 @@
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object
+from accelerate.utils import gather_object, is_peft_model
 from transformers import Trainer
 from trl import GRPOTrainer
 
 from proofmill.runtime import processes
 from proofmill.text.reasoning import OPENING, opens_thought
-from proofmill.training import rollout_log
+from proofmill.training import adapters, rollout_log
 from proofmill.training.losses import shared_prompts
 from proofmill.training.losses.estimator import Step, Tokens
 from proofmill.training.losses.policy import Objective, policy_loss
@@ -33,6 +34,10 @@ class PolicyTrainer(GRPOTrainer):
         self.held_out, self.at_once = held_out, at_once
         super().__init__(**options)
         self.opening = OPENING if opens_thought(self._tokenizer) else ""
+        if (
+            self.use_vllm and is_peft_model(self.model) and processes.sharding() != "zero3"
+        ):  # TRL gathers these together
+            self.vllm_generation._iter_named_params = partial(adapters.merged, self.vllm_generation.model)
 
     # ------------------------------------------------------------------------------------------------------- sampling
 

@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +42,18 @@ from proofmill.training.checkpoints import Checkpoints, is_finished, last_checkp
 CLOCKS = re.compile(r".*(runtime|per_second|step_time|total_flos)|profiling/.*|train_loss")
 
 
-def load(job: Job, model: str, adapter: Mapping[str, Any] | None = None, seed: int = 0) -> tuple[Any, Any]:
-    """Load model and tokenizer of an artifact, from its checked weights; with an adapter, only the adapter is trained.
+def load(job: Job, entry: Any) -> tuple[Any, Any]:
+    """Load model and tokenizer of an entry, from checked weights; with an adapter, only the adapter is trained.
 
-    Weights are float32 whatever the files hold, 8-bit ones too (sources/models.py): `precision: bfloat16` is the precision
-    of the arithmetic, through autocast. Raises TableError for a tokenizer without a chat template, for weights in another
+    Trained weights are float32 whatever the files hold, 8-bit ones too (sources/models.py): `precision: bfloat16` is the
+    precision of the arithmetic, through autocast. Those next to an adapter are as `memory.held_precision` says. Raises TableError for a tokenizer without a chat template, for weights in another
     quantization, and what `adapters.load` raises.
     """
-    folder, tokenizer = job.parent(model).weights(), tokenizer_of(job, model)
+    folder, tokenizer = job.parent(entry.model).weights(), tokenizer_of(job, entry.model)
     attention = os.environ.get("PROOFMILL_ATTENTION")
     options = {"attn_implementation": attention} if attention else {}
-    if adapter:
-        return adapters.load(job, model, adapter, seed, **options), tokenizer
+    if entry.lora:
+        return adapters.load(job, entry.model, entry.lora, entry.precision, entry.seed, **options), tokenizer
     network = AutoModelForCausalLM.from_pretrained(folder, **models.in_float32(folder), **options)
     sampling.neutralize(network.generation_config)
     return network, tokenizer

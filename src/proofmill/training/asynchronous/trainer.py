@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils import is_peft_model
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import Trainer, TrainerCallback
 from transformers.utils import logging
@@ -35,7 +36,7 @@ from proofmill.runtime import processes
 from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.reasons import StopReason
 from proofmill.text.reasoning import OPENING, opens_thought
-from proofmill.training import advantages, rollout_log, rollout_rewards
+from proofmill.training import adapters, advantages, rollout_log, rollout_rewards
 from proofmill.training.asynchronous import attention
 from proofmill.training.asynchronous.packing import TrainedRollout, TrainedStep, distribute, tree
 from proofmill.training.asynchronous.rollout_queue import RolloutQueue
@@ -292,6 +293,17 @@ class AsyncGrpoTrainer(SavesReference, AsyncGRPOTrainer):
         if self.sampler:
             self.sampler.coming(self.state.global_step)
         super()._sync_weight()
+
+    def _sync_weight_merged(self, started: float) -> tuple[float, float, float]:
+        network = self.accelerator.unwrap_model(self.model)
+        if is_peft_model(network):  # `_streaming_iter` merges
+            network.merge_adapter = network.unmerge_adapter = lambda: None
+        return super()._sync_weight_merged(started)
+
+    def _streaming_iter(self) -> Iterator[tuple[str, torch.Tensor]]:
+        network = self.accelerator.unwrap_model(self.model)
+        weights = adapters.merged(network) if is_peft_model(network) else super()._streaming_iter()
+        yield from ((name, weight.to(self.accelerator.device)) for name, weight in weights)
 
     def _log_step_metrics(self) -> None:
         """Skip TRL's timings, which no table holds."""
