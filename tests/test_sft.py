@@ -30,7 +30,7 @@ from proofmill.runtime import processes
 from proofmill.schema.errors import RecipeError, ServiceError, SettingError, TableError
 from proofmill.schema.ids import file_sha256
 from proofmill.sft import IGNORED, Encoder, draw, end_of_turn
-from proofmill.training import run
+from proofmill.training import adapters, run
 from proofmill.training.checkpoints import Intervals
 from proofmill.training.sft_trainer import FilledSampler, SftTrainer
 
@@ -841,6 +841,48 @@ def test_adapter_is_merged_into_ordinary_weights(trained, small):
         json.loads((table.folder / "adapter/adapter_config.json").read_text())["base_model_name_or_path"] == "base/tiny"
     )
     assert type(AutoModelForCausalLM.from_pretrained(table.folder)).__name__ == "Qwen3ForCausalLM"
+
+
+def test_adapter_over_bfloat16_files_trains_next_to_them_and_is_merged_in_float32(small, tmp_path):
+    """Frozen weights stay as they are read. Handing over merged ones changes none of them, and what is saved is the sum."""
+    folder, results = tmp_path / "half", tmp_path / "results"
+    AutoModelForCausalLM.from_pretrained(small.table("base/tiny").folder, dtype="bfloat16").save_pretrained(folder)
+    AutoTokenizer.from_pretrained(small.table("base/tiny").folder).save_pretrained(folder)
+    before = load_file(folder / "model.safetensors")
+    shutil.copytree(small.results, results)
+    entry = {**COLD, "model": "base/half", "lora": LORA, "precision": "bfloat16", "steps": 2}
+    mill = Mill(results, **SMALL, **{"base/half": {"source": "folder", "path": str(folder)}, "sft/x": entry})
+    seen = []
+
+    def look(trainer, *rest):
+        network = trainer.model
+        with torch.no_grad():
+            for name, weight in network.named_parameters():
+                if "lora_B" in name:
+                    weight.normal_(std=0.02)
+        merged, again = ({name: weight.clone() for name, weight in adapters.merged(network)} for _ in range(2))
+        seen.append((dict(network.named_parameters()), merged, again))
+        return save(trainer, *rest)
+
+    save = run.save
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(run, "save", look)
+        table = mill.make("base/half", "sft/x")
+    weights, merged, again = seen[0]
+    assert {w.dtype for name, w in weights.items() if "lora" not in name} == {torch.bfloat16}
+    assert {w.dtype for name, w in weights.items() if "lora" in name} == {torch.float32}
+    after, added = (
+        load_file(table.folder / name) for name in ("model.safetensors", "adapter/adapter_model.safetensors")
+    )
+    assert merged.keys() == before.keys() == after.keys()
+    assert all(torch.equal(merged[name], again[name]) for name in merged)
+    changed = {name for name in before if not torch.equal(before[name].float(), after[name])}
+    assert changed == {name for name in before if "_proj" in name}
+    for name in before:
+        a, b = (added.get(f"base_model.model.{name.removesuffix('weight')}lora_{part}.weight") for part in "AB")
+        exact = before[name].float() + (8 / 4 * b @ a if name in changed else 0)
+        torch.testing.assert_close(after[name], exact)
+        torch.testing.assert_close(merged[name], exact.bfloat16())
 
 
 def test_adapter_without_layers_has_all_linear_ones(trained, small):

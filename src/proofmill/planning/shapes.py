@@ -38,7 +38,7 @@ class Shapes:
     def __init__(self, config: Config, results: Path):
         self.config, self.results = config, results
         self.faults: dict[str, str] = {}
-        self._built: dict[str, Any] = {}
+        self._built: dict[tuple[str, bool], Any] = {}
 
     def base_of(self, name: str) -> str:
         """Return the base that a model was trained from."""
@@ -48,17 +48,18 @@ class Shapes:
 
     def of(self, name: str) -> Any:
         """Return the network of a base or of a model trained from it; None if it is unknown or has a fault."""
-        name = self.base_of(name)
-        if name not in self._built:
+        base = self.base_of(name)
+        key = base, name == base
+        if key not in self._built:
             try:
-                self._built[name] = self._network(name, self.config.entries[name])
+                self._built[key] = self._network(base, self.config.entries[base], trained=name != base)
             except (OSError, ValueError, TableError) as error:
-                why = str(error).splitlines()[0].removeprefix(f"{name}: ")
-                self.faults[name], self._built[name] = f"{name}: {why}", None
-        return self._built[name]
+                why = str(error).splitlines()[0].removeprefix(f"{base}: ")
+                self.faults[base], self._built[key] = f"{base}: {why}", None
+        return self._built[key]
 
-    def _network(self, name: str, entry: Base) -> Any:
-        """Build the network of a base; None if its shape is unknown.
+    def _network(self, name: str, entry: Base, trained: bool) -> Any:
+        """Build the network of a base; None if its shape is unknown. The weights of a `trained` one are float32.
 
         Raises ValueError or OSError for a model that transformers cannot load or that generates no text, TableError for
         position settings that its entry must not change.
@@ -79,6 +80,8 @@ class Shapes:
         model_config = AutoConfig.from_pretrained(folder) if folder else AutoConfig.for_model(**fields)
         if entry.context:
             model_config.get_text_config().max_position_embeddings = entry.context
+        if trained:
+            model_config.dtype = "float32"
         return memory.build_empty(model_config)
 
     def _places(self, name: str, entry: Base) -> list[Path]:
