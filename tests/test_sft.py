@@ -860,7 +860,9 @@ def test_adapter_over_bfloat16_files_trains_next_to_them_and_is_merged_in_float3
             for name, weight in network.named_parameters():
                 if "lora_B" in name:
                     weight.normal_(std=0.02)
-        merged, again = ({name: weight.clone() for name, weight in adapters.merged(network)} for _ in range(2))
+        merged, again = (
+            {name: weight.clone() for name, weight in adapters.weights_with_adapter(network)} for _ in range(2)
+        )
         seen.append((dict(network.named_parameters()), merged, again))
         return save(trainer, *rest)
 

@@ -48,7 +48,7 @@ def test_shape_of_deepseek_v3_has_its_published_size(shapes):
 def test_frozen_weights_are_those_of_the_files_until_a_training_has_saved_them(shapes):
     """An adapter over Qwen3-4B leaves bfloat16 weights, over a model trained from it the float32 ones that were saved."""
     made = shapes(**{"base/x": hub("Qwen/Qwen3-4B-Thinking-2507"), "sft/x": {**SMALL["sft/cold"], "model": "base/x"}})
-    held = [memory.held_precision(made.of(name).config, "bfloat16", {"rank": 4}) for name in ("base/x", "sft/x")]
+    held = [memory.precision_in_memory(made.of(name).config, "bfloat16", {"rank": 4}) for name in ("base/x", "sft/x")]
     assert held == ["bfloat16", "float32"]
 
 

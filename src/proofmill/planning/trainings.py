@@ -135,7 +135,7 @@ class Training:
         # Trained weights are loaded as float32. Each DDP process loads the full model, and moves it to its GPU before it loads a
         # reference. With FSDP2, the first process loads both before sharding them.
         models = 1 + self.reference if "sharded" in LAYOUTS[layout] else together
-        held = memory.held_precision(self.network.config, self.entry.precision, self.entry.lora)
+        held = memory.precision_in_memory(self.network.config, self.entry.precision, self.entry.lora)
         read = memory.WIDTH[held] * plan.parameters * models + plan.learning["reward models"]
         kept = plan.host * together
         taken, apart = max(read, kept) + round(vllm_memory.LIBRARIES) * together, 0

@@ -7,7 +7,7 @@ Differences from the original:
    from before the training, even if the training used 4 bits. The adapter's own files are saved with them, in
    `adapter/`.
 2. Layer names are checked; peft adapts those that it finds and ignores the others silently.
-3. An engine receives merged weights while the training keeps the original ones (`merged`). peft merges in place and
+3. An engine receives merged weights while the training keeps the original ones (`weights_with_adapter`). peft merges in place and
    subtracts afterwards, which would round bfloat16 weights again at each hand-over.
 """
 
@@ -47,8 +47,8 @@ def load(job: Job, model: str, adapter: Mapping[str, Any], precision: str, seed:
 
 
 def loading_options(folder: Path, precision: str, adapter: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return options of `from_pretrained` for a model to train: float32, or what `memory.held_precision` says."""
-    held = memory.held_precision(AutoConfig.from_pretrained(folder), precision, adapter)
+    """Return options of `from_pretrained` for a model to train: float32, or what `memory.precision_in_memory` says."""
+    held = memory.precision_in_memory(AutoConfig.from_pretrained(folder), precision, adapter)
     return models.in_float32(folder) | {"dtype": held}
 
 
@@ -81,13 +81,14 @@ def merge(trainer: Any, state: Mapping[str, Any] | None, job: Job, folder: Path)
     peft.PeftModel.from_pretrained(before, adapter_folder).merge_and_unload().save_pretrained(folder)
 
 
-def merged(network: Any) -> Iterator[tuple[str, Any]]:
+def weights_with_adapter(network: Any) -> Iterator[tuple[str, Any]]:
     """Yield each weight of the merged model by its name without adapters, one at a time; the network stays as it is.
 
     Every process must iterate: sharded weights are gathered.
     """
     import torch
     from peft.tuners.lora import LoraLayer
+    from peft.utils.integrations import dequantize_module_weight
 
     layers = {f"{name}.base_layer.weight": m for name, m in network.named_modules() if isinstance(m, LoraLayer)}
     for name, parameter in network.named_parameters():
@@ -96,6 +97,7 @@ def merged(network: Any) -> Iterator[tuple[str, Any]]:
         weight = parameter.data
         with torch.no_grad():
             if name in layers:
+                weight = dequantize_module_weight(layers[name].get_base_layer())
                 weight = (weight.float() + layers[name].get_delta_weight("default")).to(weight.dtype)
             weight = weight.full_tensor() if hasattr(weight, "full_tensor") else weight
         yield re.sub(r"^base_model\.model\.|\.base_layer|_checkpoint_wrapped_module\.", "", name), weight

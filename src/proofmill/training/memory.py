@@ -146,7 +146,7 @@ def plan(
     trained = adapter["rank"] * sum(a + b for a, b in adapted.values()) if adapter else total
     quantized = bool(adapter and adapter.get("quantized"))
     weight, gradient, moments = bytes_per_parameter(sharded, devices, precision, quantized)
-    held = held_precision(network.config, precision, adapter)
+    held = precision_in_memory(network.config, precision, adapter)
     frozen_weight, _, _ = bytes_per_parameter(sharded, devices, precision, held == "bfloat16")
     frozen = total * frozen_weight if adapter else 0
     stream = precision if sharded == "fsdp2" else held
@@ -262,7 +262,7 @@ def find_adapted_layers(network: Any, adapter: Mapping[str, Any]) -> dict[str, t
     return {n: linear[n] for n in linear if not ends or any(f".{n}".endswith(f".{end}") for end in ends)}
 
 
-def held_precision(config: Any, precision: str, adapter: Mapping[str, Any] | None) -> str:
+def precision_in_memory(config: Any, precision: str, adapter: Mapping[str, Any] | None) -> str:
     """Return the precision of a model's weights in memory: bfloat16 if an adapter leaves files of bfloat16 unchanged."""
     stored = str(getattr(config, "dtype", None)).removeprefix("torch.")
     unchanged = adapter and not adapter.get("quantized") and getattr(config, "quantization_config", None) is None

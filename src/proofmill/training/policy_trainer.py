@@ -37,7 +37,7 @@ class PolicyTrainer(GRPOTrainer):
         if (
             self.use_vllm and is_peft_model(self.model) and processes.sharding() != "zero3"
         ):  # TRL gathers these together
-            self.vllm_generation._iter_named_params = partial(adapters.merged, self.vllm_generation.model)
+            self.vllm_generation._iter_named_params = partial(adapters.weights_with_adapter, self.vllm_generation.model)
 
     # ------------------------------------------------------------------------------------------------------- sampling
 

@@ -46,7 +46,7 @@ def load(job: Job, entry: Any) -> tuple[Any, Any]:
     """Load model and tokenizer of an entry, from checked weights; with an adapter, only the adapter is trained.
 
     Trained weights are float32 whatever the files hold, 8-bit ones too (sources/models.py): `precision: bfloat16` is the
-    precision of the arithmetic, through autocast. Those next to an adapter are as `memory.held_precision` says. Raises TableError for a tokenizer without a chat template, for weights in another
+    precision of the arithmetic, through autocast. Those next to an adapter are as `memory.precision_in_memory` says. Raises TableError for a tokenizer without a chat template, for weights in another
     quantization, and what `adapters.load` raises.
     """
     folder, tokenizer = job.parent(entry.model).weights(), tokenizer_of(job, entry.model)

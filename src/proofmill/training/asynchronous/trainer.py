@@ -302,7 +302,7 @@ class AsyncGrpoTrainer(SavesReference, AsyncGRPOTrainer):
 
     def _streaming_iter(self) -> Iterator[tuple[str, torch.Tensor]]:
         network = self.accelerator.unwrap_model(self.model)
-        weights = adapters.merged(network) if is_peft_model(network) else super()._streaming_iter()
+        weights = adapters.weights_with_adapter(network) if is_peft_model(network) else super()._streaming_iter()
         yield from ((name, weight.to(self.accelerator.device)) for name, weight in weights)
 
     def _log_step_metrics(self) -> None:
