@@ -131,19 +131,18 @@ class GrpoTrainer(SavesReference, PolicyTrainer):
             if "counted" in whole:
                 sums["step_rollouts"] = whole["counted"].sum()
             sums = {name: self.accelerator.reduce(value, reduction="sum") for name, value in sums.items()}
-            for part in micro_batches.by_length({**step[0], **whole}, size, self._has_gradient(whole)):
+            learned_N = self._has_gradient(whole)
+            # Metrics are over rows with a gradient, whether or not others go through the model.
+            whole["completion_mask"] = whole["completion_mask"] * learned_N.unsqueeze(1)
+            # Several devices run a micro-batch together, so each needs the same number of rows.
+            passed_N = learned_N | (self.accelerator.num_processes > 1)
+            for part in micro_batches.by_length({**step[0], **whole}, size, passed_N):
                 arranged.append({**part, **sums})
         return arranged
 
     def _has_gradient(self, rows: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Return which rows N go through the model: those with a gradient, if there is one device.
-
-        Without divergence, teacher and entropy, a gradient takes tokens and an advantage. Several devices run a micro-batch
-        together, so each needs the same number of rows.
-        """
+        """Return which rows N have a gradient: without divergence, teacher and entropy, it takes tokens and an advantage."""
         learned_N = rows["completion_mask"].any(dim=1)
-        if self.accelerator.num_processes > 1:
-            return torch.ones_like(learned_N)
         every = self.beta or self.entry.entropy or self.aux_loss_enabled or self.teacher is not None
         return learned_N if every else learned_N & (rows["advantages"] != 0)
 
