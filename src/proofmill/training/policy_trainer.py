@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object, is_peft_model
+import trl.trainer.grpo_trainer
+from accelerate.utils import fsdp2_prepare_model, gather_object, is_peft_model
 from transformers import Trainer
 from trl import GRPOTrainer
 
@@ -32,6 +33,7 @@ class PolicyTrainer(GRPOTrainer):
         """Take the problems of evaluations, the rollouts that a device samples `at_once`, and `options` for TRL."""
         self.objective, self.statistics = objective, TokenStatistics()
         self.held_out, self.at_once = held_out, at_once
+        trl.trainer.grpo_trainer.prepare_fsdp = _shard_reference
         super().__init__(**options)
         self.opening = OPENING if opens_thought(self._tokenizer) else ""
         if (
@@ -162,3 +164,11 @@ class PolicyTrainer(GRPOTrainer):
         """Weigh each token of a micro-batch in the sum of its step, shape (N, T); 0 for padding."""
         divisors = torch.as_tensor(ESTIMATORS[self.objective.loss].divisors(step), device=mask_NT.device)
         return mask_NT * (1.0 / divisors).expand(len(mask_NT)).unsqueeze(1)
+
+
+def _shard_reference(model: Any, accelerator: Any) -> Any:
+    """Shard the reference model as the trained one is sharded.
+
+    TRL would keep the random weights of the processes that read no files, and gather all layers at once.
+    """
+    return fsdp2_prepare_model(accelerator, model).eval()

@@ -2,7 +2,7 @@
 
 The entry sets what is trained; the profile, which starts the processes, and the environment set where and how. The
 latter change no weight beyond rounding, except by the noise that each process draws for itself (an adapter's dropout,
-rollouts).
+rollouts, their order in `mini-batches`).
 
     PROOFMILL_MICRO_BATCH_SIZE          rows of a micro-batch on one device (micro_batches.py); default: by memory
     PROOFMILL_GRADIENT_CHECKPOINTING    1 or 0: recompute activations, or keep them (micro_batches.py); default: by memory
