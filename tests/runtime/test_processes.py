@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-import polars as pl
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -103,22 +103,20 @@ def run_job(project, name, launch, environment, kill):
     fixtures = str(Path(__file__).parents[1] / "fixtures")
     environment["PYTHONPATH"] = os.pathsep.join([os.environ.get("PYTHONPATH", ""), fixtures])
     if kill:
-        process = subprocess.Popen(
-            command,
-            cwd=project.folder,
-            env={**os.environ, **environment},
-            start_new_session=True,
-            stderr=subprocess.DEVNULL,
+        process = psutil.Popen(
+            command, cwd=project.folder, env={**os.environ, **environment}, stderr=subprocess.DEVNULL
         )
-        folder = project.table(name).scratch.parent
-        while not (there := [*folder.glob("**/checkpoint-4/running.json")]) and process.poll() is None:
+        folder = project.table(name).scratch
+        while not (there := [*folder.glob("checkpoints-*/checkpoint-4/running.json")]) and process.poll() is None:
             time.sleep(0.02)
-        assert there and process.poll() is None, "the training ended before it could be killed"
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        for one in [process, *process.children(recursive=True)]:
+            one.kill()
+        assert there and process.wait() == -signal.SIGKILL, "the training ended before it could be killed"
+        shards = {path.name for path in there[0].parent.rglob("*.distcp")}
+    assert bool(shards) == (launch == "fsdp2")  # each process has written its own
     done = project.run(*command, **environment)
     assert done.returncode == 0, done.stdout
-    assert (f"resumes from checkpoint-" in done.stdout) == kill
+    assert ("resumes from checkpoint-" in done.stdout) == kill
 
 
 def read_weights(project, name):

@@ -335,6 +335,21 @@ def test_process_that_samples_and_dies_ends_the_training_with_its_name(taught, m
         mill(taught, "grpo/orphan").make("grpo/orphan")
 
 
+def test_weights_that_do_not_arrive_as_sent_stop_the_training(taught, monkeypatch):
+    """If the process that samples gets other weights, the first step stops with both log-probabilities and the prompt."""
+    from proofmill.engines.rollout_servers.samplers import ProcessSampler
+
+    send = ProcessSampler.send_weights
+
+    def send_wrongly(self, weights):
+        send(self, ((name, -weight if "o_proj" in name else weight) for name, weight in weights))
+
+    monkeypatch.setattr(ProcessSampler, "send_weights", send_wrongly)
+    said = r"have a mean log-probability of -[\d.]+, and of -[\d.]+ by the trained weights .*prompt: `.+`.; expected at most"
+    with pytest.raises(ServiceError, match=said):
+        mill(taught, "grpo/garbled").make("grpo/garbled")
+
+
 def test_engine_that_cannot_sample_during_the_training_is_refused(taught):
     """vLLM in the same process samples or learns; the message says what can do both."""
     with pytest.raises(SettingError, match="expected an engine that samples next to the training"):

@@ -20,12 +20,14 @@ from proofmill.training.losses.estimator import Step, Tokens
 from proofmill.training.losses.policy import Objective, policy_loss
 from proofmill.training.losses.registry import ESTIMATORS
 from proofmill.training.losses.token_statistics import TokenStatistics
+from proofmill.training.rollouts import weight_sync
 from proofmill.training.rollouts.held_out import HeldOut
 
 
 class PolicyTrainer(GRPOTrainer):
     """Override TRL's loss and evaluation; `objective` is the entry's."""
 
+    name: str  # of the entry
     control: Any  # of transformers' trainer
     generation_config: Any  # of TRL's
 
@@ -71,6 +73,14 @@ class PolicyTrainer(GRPOTrainer):
         Trainer.log(self, dict(metrics))  # TRL's would also log the sums of the steps since the last row
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
+
+    def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
+        outputs = super()._generate_and_score_completions(inputs)
+        engine_NT, ours_NT = (outputs.get(f"{of}_per_token_logps") for of in ("sampling", "old"))
+        if engine_NT is not None and ours_NT is not None:
+            read = lambda row: self._tokenizer.decode(outputs["prompt_ids"][row], skip_special_tokens=True)  # noqa: E731
+            weight_sync.require_same(self.name, ours_NT, engine_NT, outputs["completion_mask"].bool(), read)
+        return outputs
 
     def _sample_apart(self, prompts: Sequence[Sequence[int]], temperature: float, seed: int) -> list[list[int]]:
         with torch.random.fork_rng(), self._at(temperature):

@@ -24,6 +24,7 @@ class TrainedRollout(NamedTuple):
     logprobs_T: np.ndarray  # float32, with which they were drawn
     advantage: float
     weight: float
+    fresh: bool = False  # sampled with the weights that the step begins with
 
 
 TrainedStep = tuple[list[list[TrainedRollout]], float]  # the micro-batches of a step, and its trained tokens

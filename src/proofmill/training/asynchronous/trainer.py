@@ -49,7 +49,7 @@ from proofmill.training.losses.registry import ESTIMATORS
 from proofmill.training.losses.token_statistics import TokenStatistics
 from proofmill.training.rollout_log import ROLLOUT_LOG, RolloutLog
 from proofmill.training.rollout_rewards import Rewarding
-from proofmill.training.rollouts import idle_groups
+from proofmill.training.rollouts import idle_groups, weight_sync
 from proofmill.training.rollouts.held_out import HeldOut
 
 TREE = ("tree_kv_index", "tree_cu_seqlens_q", "tree_cu_seqlens_k")
@@ -170,6 +170,7 @@ class AsyncGrpoTrainer(SavesReference, AsyncGRPOTrainer):
                 np.array(group.problem["tokens"], np.int32),
                 *(attempt.ids_T, attempt.logprobs_T),
                 *(advantage, 0.0),
+                attempt.policy_step == self.state.global_step,
             )
             for (group, attempt, _), advantage in zip(rollouts_N, advantages_N.tolist(), strict=True)
         ]
@@ -224,7 +225,7 @@ class AsyncGrpoTrainer(SavesReference, AsyncGRPOTrainer):
         for name, value in metrics.items():
             self._metrics["train"][name].append(value)
 
-    def _pack(self, rollouts_N: Sequence[TrainedRollout], tokens: float) -> dict[str, torch.Tensor]:
+    def _pack(self, rollouts_N: Sequence[TrainedRollout], tokens: float) -> dict[str, Any]:
         """Pack a micro-batch, with `weights` of its M trained tokens and the tokens of the step on all devices."""
         weights = [torch.full((len(one.ids_T),), one.weight, dtype=torch.float32) for one in rollouts_N]
         lengths_N = torch.tensor([len(one.ids_T) for one in rollouts_N])
@@ -232,6 +233,8 @@ class AsyncGrpoTrainer(SavesReference, AsyncGRPOTrainer):
             **tree(rollouts_N).pack(),
             "weights": torch.cat(weights),
             "rollouts": torch.arange(len(rollouts_N)).repeat_interleave(lengths_N),
+            "fresh": torch.tensor([one.fresh for one in rollouts_N]),
+            "prompts": [torch.from_numpy(one.prompt_P) for one in rollouts_N],
             "step_tokens": torch.tensor(tokens),
         }
 
@@ -257,6 +260,7 @@ class AsyncGrpoTrainer(SavesReference, AsyncGRPOTrainer):
             reference_M,
             rollouts=inputs["rollouts"],
         )
+        self._check_fresh(inputs, logprobs_M.detach())
         loss, sums = policy_loss(tokens, self.objective, inputs["step_tokens"])
         self.statistics.add(sums)
         if self.accelerator.sync_gradients:
@@ -272,6 +276,16 @@ class AsyncGrpoTrainer(SavesReference, AsyncGRPOTrainer):
             return self.ref_model(**packed, fused_lm_head=True).log_probs.flatten()
         with self.accelerator.unwrap_model(self.model).disable_adapter():
             return self.model(**packed, fused_lm_head=True).log_probs.flatten()
+
+    def _check_fresh(self, inputs: Any, logprobs_M: torch.Tensor) -> None:
+        """Raise ServiceError if the sampler gives a rollout of the current weights other log-probabilities (weight_sync.py)."""
+        if self.state.global_step % self.entry.block:  # the weights have changed since the block began
+            return
+        of_rollout_NM = inputs["rollouts"] == torch.arange(len(inputs["fresh"]), device=logprobs_M.device)[:, None]
+        tokens_NM = of_rollout_NM & inputs["fresh"][:, None]
+        ours_NM, engine_NM = (one.expand_as(tokens_NM) for one in (logprobs_M, inputs["old_log_probs"]))
+        read = lambda row: self._tokenizer.decode(inputs["prompts"][row], skip_special_tokens=True)  # noqa: E731
+        weight_sync.require_same(self.name, ours_NM, engine_NM, tokens_NM, read)
 
     # ------------------------------------------------------------------------------------------------ held-out problems
 
