@@ -35,8 +35,7 @@ ROLLOUTS = """
 LORA = "lora: {rank: 4, alpha: 8}"
 ENTRIES = f"""
   base/half: {{source: folder, path: half}}
-  sft/all: {{{ROWS}, steps: 12, evaluate-share: 0.3, evaluate-every: 5}}
-  sft/packed: {{{ROWS}, steps: 6, packing: true, max-length: 256}}
+  sft/all: {{{ROWS}, steps: 12, evaluate-share: 0.3, evaluate-every: 5, packing: true, max-length: 256}}
   sft/adapter: {{{ROWS}, steps: 12, {LORA}}}
   sft/half: {{{ROWS.replace("tiny", "half")}, steps: 6, {LORA}, precision: bfloat16}}
   grpo/all: {ROLLOUTS}
@@ -53,9 +52,10 @@ ENTRIES = f"""
     kl: 0.1
     reference-sync-steps: 4
 """
-# A step of AdamW moves a weight by about the learning rate, 1e-3. Sums in another order differ by 1e-7 of their size, which
-# AdamW enlarges where a gradient is nearly zero.
-SAME = 1e-5
+# Differences, as a share of the distance that the training moves the weights. Several processes add the same numbers in
+# another order: float32 rounds to 6e-8, and AdamW enlarges that where a gradient is nearly zero (measured: 1e-6). With
+# bfloat16 arithmetic, each micro-batch rounds to 4e-3 (measured: 4e-3).
+SAME = {"float32": 1e-4, "bfloat16": 2e-2}
 
 
 @pytest.fixture(scope="module")
@@ -119,25 +119,49 @@ def run_job(project, name, launch, environment, kill):
     assert ("resumes from checkpoint-" in done.stdout) == kill
 
 
-def read_weights(project, name):
-    return load_file(project.table(name).folder / "model.safetensors")
-
-
-def assert_same(one, two, name, weight=SAME, value=1e-4):
+def assert_same(one, two, name):
     """Assert that two projects have the same table and weights of an entry, up to rounding."""
-    tables = [project.frame(name) for project in (one, two)]
+    tables, share = [project.frame(name) for project in (one, two)], SAME[one.config.entries[name].precision]
     assert tables[0].drop("value").equals(tables[1].drop("value"))
-    assert tables[0]["value"].to_list() == pytest.approx(tables[1]["value"].to_list(), rel=value, abs=1e-6)
-    before, after = read_weights(one, name), read_weights(two, name)
-    assert before.keys() == after.keys()
-    for part in before:
-        torch.testing.assert_close(before[part], after[part], rtol=0, atol=weight)
-    moved = read_weights(one, one.config.entries[name].model)
-    assert max(float((moved[part] - before[part]).abs().max()) for part in moved) > 100 * weight
+    assert tables[0]["value"].to_list() == pytest.approx(tables[1]["value"].to_list(), rel=share, abs=1e-6)
+    parent = one.config.entries[name].model
+    before, after, other = (
+        load_file(project.table(artifact).folder / "model.safetensors")
+        for project, artifact in ((one, parent), (one, name), (two, name))
+    )
+    assert before.keys() == after.keys() == other.keys()
+    assert measure(after, other) <= share * measure(before, after)
 
 
-@pytest.mark.parametrize("launch", ["ddp", "fsdp2"])
-@pytest.mark.parametrize("name", ["sft/all", "sft/packed", "sft/adapter", "grpo/all", "grpo/adapter"])
+def measure(one, other):
+    """Return the distance between two sets of weights."""
+    return torch.cat([(one[part].float() - other[part].float()).flatten() for part in one]).norm().item()
+
+
+@pytest.mark.parametrize(
+    ("name", "launch"),
+    [
+        ("sft/all", "fsdp2"),
+        ("sft/adapter", "fsdp2"),
+        ("sft/half", "fsdp2"),
+        ("sft/half", "ddp"),
+        ("grpo/all", "fsdp2"),
+        ("grpo/all", "ddp"),
+        ("grpo/adapter", "fsdp2"),
+        ("grpo/synced", "ddp"),
+    ],
+)
 def test_two_processes_train_what_one_does(trained, name, launch):
-    """Table and weights are those of one process up to rounding, with rows accumulated over micro-batches."""
+    """Table and weights are those of one process up to rounding; two micro-batches of each process make a step."""
     assert_same(trained(name), trained(name, launch), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "launch"), [("sft/all", "fsdp2"), ("sft/adapter", "fsdp2"), ("grpo/all", "fsdp2"), ("grpo/synced", "ddp")]
+)
+def test_killed_processes_resume_to_the_same_weights(trained, name, launch):
+    """After all processes are killed, two others end with exactly the table and weights of a training without a break."""
+    whole, resumed = trained(name, launch), trained(name, launch, kill=True)
+    assert whole.frame(name).equals(resumed.frame(name))
+    files = [project.table(name).folder / "model.safetensors" for project in (whole, resumed)]
+    assert files[0].read_bytes() == files[1].read_bytes()

@@ -27,6 +27,7 @@ from proofmill.schema.errors import ServiceError
 from proofmill.training import grpo_trainer as trainer_module
 from proofmill.training import run
 from proofmill.training.rollout_rewards import Rewarded, Rewarding, Unscored, causes
+from proofmill.training.rollouts import weight_sync
 from trained import TAUGHT, Gradients, held_up_until_asked
 
 pytestmark = pytest.mark.slow
@@ -401,3 +402,20 @@ def test_rollout_that_never_comes_to_an_answer_earns_0():
     assert [(grade.grade, grade.reason) for grade in grades] == [(0, "empty"), (None, "reasoning-only")]
     assert found.values_NK[:, 0].tolist() == [0.0, 0.0]
     assert {rollout.verdict.reason for rollout in found.rollouts} == {"empty"}
+
+
+# ------------------------------------------------------------------------------------------- weights of the engine
+
+
+@pytest.mark.parametrize(
+    ("apart", "tokens", "refused"), [(0.29, 20, 0), (0.31, 20, 1), (9.0, 7, 0), (float("nan"), 8, 1)]
+)
+def test_engine_with_other_log_probabilities_is_refused(apart, tokens, refused):
+    """More than 0.3 nats a token, as the mean of a rollout of at least 8 tokens, is an error with its prompt; padding is not read."""
+    ours_NT = torch.full((3, 24), -1.0)
+    engine_NT, tokens_NT = ours_NT.clone(), torch.zeros(3, 24, dtype=torch.bool)
+    tokens_NT[:, :tokens] = True
+    engine_NT[:, tokens:] = -50.0
+    engine_NT[1, :tokens] -= apart
+    with pytest.raises(ServiceError, match="grpo/x: .*prompt: `row 1`") if refused else nullcontext():
+        weight_sync.require_same("grpo/x", ours_NT, engine_NT, tokens_NT, lambda row: f"row {row}")
