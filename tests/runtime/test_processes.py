@@ -45,6 +45,7 @@ ENTRIES = f"""
   grpo/adapter: {ROLLOUTS}
     steps: 8
     kl: 0.01
+    teacher: sft/cold
     iterations: 2
     {LORA}
   grpo/synced: {ROLLOUTS}

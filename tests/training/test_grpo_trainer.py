@@ -417,5 +417,5 @@ def test_engine_with_other_log_probabilities_is_refused(apart, tokens, refused):
     tokens_NT[:, :tokens] = True
     engine_NT[:, tokens:] = -50.0
     engine_NT[1, :tokens] -= apart
-    with pytest.raises(ServiceError, match="grpo/x: .*prompt: `row 1`") if refused else nullcontext():
+    with pytest.raises(ServiceError, match=r"grpo/x: .*prompt: `row 1`") if refused else nullcontext():
         weight_sync.require_same("grpo/x", ours_NT, engine_NT, tokens_NT, lambda row: f"row {row}")

@@ -135,10 +135,9 @@ def plan(
     rows: rows of one forward pass on one device, each of `tokens_per_row`, of which `trained_tokens` (default: all)
     have a loss. adapter: as in an entry (schema/entries/model_entries.py). masked: attention gets a mask, because rows are
     padded or packed; flash_attention_2 gets none. reference: whether the divergence needs a reference model. teacher: that
-    of on-policy distillation, in the precision of the training.
-    reward_models: those on the same device. sampled: rollouts that transformers' `generate` makes at once on one
-    device, of at most tokens_per_row. vllm_share: share of the device that vLLM takes in addition, also in
-    training steps unless it sleeps.
+    of on-policy distillation, in the precision of the training. reward_models: those on the same device. sampled: rollouts
+    that transformers' `generate` makes at once on one device, of at most tokens_per_row. vllm_share: share of the device
+    that vLLM takes in addition, also in training steps unless it sleeps.
     """
     network, sharded, devices = build_empty(model), place.sharded, place.devices
     total, linear = parameters(network), sum(a * b for a, b in linear_layers(network).values())
@@ -152,8 +151,7 @@ def plan(
     stream = precision if sharded == "fsdp2" else held
     if quantized:  # 4-bit weights are not sharded
         frozen = linear * FOUR_BITS + (total - linear) * WIDTH["float32"]
-    copied = trained if held == "bfloat16" else linear
-    copied *= precision == "bfloat16" and sharded == "none" and not quantized
+    copied = (trained if held == "bfloat16" else linear) * (precision == "bfloat16" and sharded == "none")
     reference_bytes = (trained * weight if adapter else total * frozen_weight) if reference else 0
     teacher_weight, _, _ = bytes_per_parameter(sharded, devices, precision, precision == "bfloat16")
     teacher_bytes = parameters(build_empty(teacher)) * teacher_weight if teacher else 0
@@ -162,7 +160,7 @@ def plan(
     resident = {
         "weights": here * (trained * weight + frozen)
         + (0 if quantized else count_gathered_bytes(network, sharded, precision)),
-        "bfloat16 copies": copied * WIDTH["bfloat16"],
+        "bfloat16 copies": 0 if quantized else copied * WIDTH["bfloat16"],
         "optimizer": here * trained * moments,
         "reference": here * reference_bytes,
         "teacher": here * teacher_bytes,

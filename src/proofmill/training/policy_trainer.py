@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 import trl.trainer.grpo_trainer
-from accelerate.utils import fsdp2_prepare_model, gather_object, is_peft_model
+from accelerate.utils import gather_object, is_peft_model
 from transformers import Trainer
 from trl import GRPOTrainer
 
 from proofmill.runtime import processes
 from proofmill.text.reasoning import OPENING, opens_thought
-from proofmill.training import adapters, rollout_log
+from proofmill.training import adapters, rollout_log, run
 from proofmill.training.losses import shared_prompts
 from proofmill.training.losses.estimator import Step, Tokens
 from proofmill.training.losses.policy import Objective, policy_loss
@@ -35,12 +35,11 @@ class PolicyTrainer(GRPOTrainer):
         """Take the problems of evaluations, the rollouts that a device samples `at_once`, and `options` for TRL."""
         self.objective, self.statistics = objective, TokenStatistics()
         self.held_out, self.at_once = held_out, at_once
-        trl.trainer.grpo_trainer.prepare_fsdp = _shard_reference
+        trl.trainer.grpo_trainer.prepare_fsdp = run.shard_frozen
         super().__init__(**options)
         self.opening = OPENING if opens_thought(self._tokenizer) else ""
-        if (
-            self.use_vllm and is_peft_model(self.model) and processes.sharding() != "zero3"
-        ):  # TRL gathers these together
+        gathers = processes.sharding() == "zero3"  # TRL gathers all weights together
+        if self.use_vllm and is_peft_model(self.model) and not gathers:
             self.vllm_generation._iter_named_params = partial(adapters.weights_with_adapter, self.vllm_generation.model)
 
     # ------------------------------------------------------------------------------------------------------- sampling
@@ -174,11 +173,3 @@ class PolicyTrainer(GRPOTrainer):
         """Weigh each token of a micro-batch in the sum of its step, shape (N, T); 0 for padding."""
         divisors = torch.as_tensor(ESTIMATORS[self.objective.loss].divisors(step), device=mask_NT.device)
         return mask_NT * (1.0 / divisors).expand(len(mask_NT)).unsqueeze(1)
-
-
-def _shard_reference(model: Any, accelerator: Any) -> Any:
-    """Shard the reference model as the trained one is sharded.
-
-    TRL would keep the random weights of the processes that read no files, and gather all layers at once.
-    """
-    return fsdp2_prepare_model(accelerator, model).eval()

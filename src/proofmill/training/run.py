@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from accelerate.utils import DistributedType, is_peft_model
+from accelerate.utils import DistributedType, fsdp2_prepare_model, is_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 
@@ -112,6 +112,14 @@ def _accumulation() -> dict[str, Any]:
     if processes.sharding() != "fsdp2":
         return {}
     return {"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}}
+
+
+def shard_frozen(model: Any, accelerator: Any) -> Any:
+    """Shard a model that is not trained over the devices of FSDP2, layer by layer, as the trained one.
+
+    TRL would keep the random weights of the processes that read no files, and gather all layers at once.
+    """
+    return fsdp2_prepare_model(accelerator, model).eval()
 
 
 def _schedule(entry: Any) -> dict[str, Any]:

@@ -92,6 +92,8 @@ class AsyncGrpoTrainer(SavesReference, AsyncGRPOTrainer):
         if entry.reference_sync_steps:
             self.add_callback(StepIntervalCallback(self._update_reference, entry.reference_sync_steps))
         logging.set_verbosity(level)
+        if is_peft_model(self.model):  # `_streaming_iter` merges
+            self.model.merge_adapter = self.model.unmerge_adapter = lambda: None
         self.recent = rollout_rewards.Unscored(
             entry.max_unscored, entry.mini_batches * entry.problems_per_step * entry.group_size, entry.rounds
         )
@@ -307,12 +309,6 @@ class AsyncGrpoTrainer(SavesReference, AsyncGRPOTrainer):
         if self.sampler:
             self.sampler.coming(self.state.global_step)
         super()._sync_weight()
-
-    def _sync_weight_merged(self, started: float) -> tuple[float, float, float]:
-        network = self.accelerator.unwrap_model(self.model)
-        if is_peft_model(network):  # `_streaming_iter` merges
-            network.merge_adapter = network.unmerge_adapter = lambda: None
-        return super()._sync_weight_merged(started)
 
     def _streaming_iter(self) -> Iterator[tuple[str, torch.Tensor]]:
         network = self.accelerator.unwrap_model(self.model)

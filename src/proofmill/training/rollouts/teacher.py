@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM
-from trl.models.utils import prepare_deepspeed, prepare_fsdp
+from trl.models.utils import prepare_deepspeed
 from trl.trainer.utils import add_fused_lm_head
 
 from proofmill.artifacts.jobs import Job
@@ -71,7 +71,7 @@ def place(teacher: Any, trainer: Any) -> Any:
     if trainer.is_deepspeed_enabled:
         return prepare_deepspeed(teacher, trainer.accelerator)
     if trainer.is_fsdp_enabled:
-        return prepare_fsdp(teacher, trainer.accelerator)
+        return run.shard_frozen(teacher, trainer.accelerator)
     return trainer.accelerator.prepare_model(teacher, evaluation_mode=True)
 
 

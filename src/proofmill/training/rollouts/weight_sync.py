@@ -11,7 +11,7 @@ import torch
 
 from proofmill.schema.errors import ServiceError
 
-# Nats a token, mean over a rollout: float32 engines differ by 1e-6 and bfloat16 ones by 0.01 (docs/training.md).
+# Nats a token, mean over a rollout. vLLM in bfloat16 differs by 0.002 to 0.004 (docs/training.md).
 MOST = 0.3
 SHORTEST = 8  # tokens of a rollout that is checked; a single token may differ more
 
