@@ -131,10 +131,10 @@ def assert_same(one, two, name):
         for project, artifact in ((one, parent), (one, name), (two, name))
     )
     assert before.keys() == after.keys() == other.keys()
-    assert measure(after, other) <= share * measure(before, after)
+    assert distance(after, other) <= share * distance(before, after)
 
 
-def measure(one, other):
+def distance(one, other):
     """Return the distance between two sets of weights."""
     return torch.cat([(one[part].float() - other[part].float()).flatten() for part in one]).norm().item()
 

@@ -132,8 +132,8 @@ class Training:
         most, again = max(part // self.at_least, 1), False if offloaded else None
         rows, again = micro_batches.choice(planned, part, limit, most, recompute=again)
         plan, together = planned(rows, again), devices // (machine.nodes_for(devices) or 1)
-        # Trained weights are loaded as float32. Each DDP process loads the full model, and moves it to its GPU before it loads a
-        # reference. With FSDP2, the first process loads both before sharding them.
+        # Trained weights are loaded as float32. Each DDP process loads the full model, and moves it to its GPU before it
+        # loads a reference. With FSDP2, the first process loads both before sharding them.
         models = 1 + self.reference if "sharded" in LAYOUTS[layout] else together
         held = memory.precision_in_memory(self.network.config, self.entry.precision, self.entry.lora)
         read = memory.WIDTH[held] * plan.parameters * models + plan.learning["reward models"]

@@ -7,8 +7,8 @@ Differences from the original:
    from before the training, even if the training used 4 bits. The adapter's own files are saved with them, in
    `adapter/`.
 2. Layer names are checked; peft adapts those that it finds and ignores the others silently.
-3. An engine receives merged weights while the training keeps the original ones (`weights_with_adapter`). peft merges in place and
-   subtracts afterwards, which would round bfloat16 weights again at each hand-over.
+3. An engine receives merged weights while the training keeps the original ones (`weights_with_adapter`). peft merges in
+   place and subtracts afterwards, which would round bfloat16 weights again at each hand-over.
 """
 
 import importlib.util

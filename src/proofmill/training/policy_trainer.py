@@ -35,7 +35,7 @@ class PolicyTrainer(GRPOTrainer):
         """Take the problems of evaluations, the rollouts that a device samples `at_once`, and `options` for TRL."""
         self.objective, self.statistics = objective, TokenStatistics()
         self.held_out, self.at_once = held_out, at_once
-        trl.trainer.grpo_trainer.prepare_fsdp = run.shard_frozen
+        trl.trainer.grpo_trainer.prepare_fsdp = run.split_frozen
         super().__init__(**options)
         self.opening = OPENING if opens_thought(self._tokenizer) else ""
         gathers = processes.sharding() == "zero3"  # TRL gathers all weights together

@@ -46,8 +46,9 @@ def load(job: Job, entry: Any) -> tuple[Any, Any]:
     """Load model and tokenizer of an entry, from checked weights; with an adapter, only the adapter is trained.
 
     Trained weights are float32 whatever the files hold, 8-bit ones too (sources/models.py): `precision: bfloat16` is the
-    precision of the arithmetic, through autocast. Those next to an adapter are as `memory.precision_in_memory` says. Raises TableError for a tokenizer without a chat template, for weights in another
-    quantization, and what `adapters.load` raises.
+    precision of the arithmetic, through autocast. Those next to an adapter are as `memory.precision_in_memory` says.
+    Raises TableError for a tokenizer without a chat template, for weights in another quantization, and what
+    `adapters.load` raises.
     """
     folder, tokenizer = job.parent(entry.model).weights(), tokenizer_of(job, entry.model)
     attention = os.environ.get("PROOFMILL_ATTENTION")
@@ -114,8 +115,8 @@ def _accumulation() -> dict[str, Any]:
     return {"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}}
 
 
-def shard_frozen(model: Any, accelerator: Any) -> Any:
-    """Shard a model that is not trained over the devices of FSDP2, layer by layer, as the trained one.
+def split_frozen(model: Any, accelerator: Any) -> Any:
+    """Split a model that is not trained over the devices of FSDP2, layer by layer, as the trained one.
 
     TRL would keep the random weights of the processes that read no files, and gather all layers at once.
     """

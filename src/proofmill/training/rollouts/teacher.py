@@ -71,7 +71,7 @@ def place(teacher: Any, trainer: Any) -> Any:
     if trainer.is_deepspeed_enabled:
         return prepare_deepspeed(teacher, trainer.accelerator)
     if trainer.is_fsdp_enabled:
-        return run.shard_frozen(teacher, trainer.accelerator)
+        return run.split_frozen(teacher, trainer.accelerator)
     return trainer.accelerator.prepare_model(teacher, evaluation_mode=True)
 
 
