@@ -193,6 +193,43 @@ def test_size_of_one_side_is_refused_or_has_a_counterpart(profile, resources):
     assert resources("labels: {disk_mb: 9000}\n")["labels"]["disk_mb"]
 
 
+def test_artifact_has_its_own_settings_and_others_those_of_their_kind(resources):
+    """One run has several engines and launch lines; what a section leaves out is that of its kind."""
+    given = resources(
+        "train: {gpu: 16, nodes: 2, mem_mb: 900000, launch: two}\n"
+        "grpo/short: {gpu: 8, nodes: 1, launch: 'one --rollout-gpus 4', engine: vllm-server}\n"
+        "inference: {gpu: 1, engine: vllm}\nresponses/large: {gpu: 4, engine_args: --tensor-parallel-size 4}\n"
+    )
+
+    def of(kind, name, word):
+        return Resource.cli_evaluator(
+            word, str(given[kind][word]), wildcards=SimpleNamespace(name=name), input=["results/sft/y.parquet"], attempt=1,
+            threads=1, async_run=lambda awaited: awaited,
+        )  # fmt: skip
+
+    words = ("gpu", "nodes", "launch", "engine", "mem_mb", "mpi")
+    assert [of("grpo", "short", word) for word in words] == [8, 1, "one --rollout-gpus 4", "vllm-server", 900000, None]
+    assert [of("grpo", "long", word) for word in words] == [16, 2, "two", "transformers", 900000, "srun"]
+    assert [of("responses", "large", word) for word in ("gpu", "engine", "engine_args")] == [
+        4, "vllm", "--tensor-parallel-size 4",
+    ]  # fmt: skip
+    assert [of("responses", "small", word) for word in ("gpu", "engine", "engine_args")] == [1, "vllm", ""]
+    assert given["sft"]["gpu"] == 16
+    with pytest.raises(SettingError, match=r"^site.yaml: grpo/x: has disk_mb, but other jobs of its kind have none"):
+        resources("grpo/x: {disk_mb: 9}")
+    with pytest.raises(SettingError, match=r"problems/x has jobs that never use a GPU"):
+        resources("problems/x: {gpu: 1}")
+
+
+def test_jobs_on_this_machine_take_turns_on_its_gpus(tmp_path, monkeypatch):
+    """A job with GPUs has all of them, so `gpu` is one token; words for SLURM and sizes have no effect."""
+    monkeypatch.chdir(tmp_path)
+    Path("site.yaml").write_text(f"{GPUS}grpo/x: {{gpu: 8, engine: vllm-server}}\n")
+    given = site_resources.set_resources(ROOT / "profiles/gpus", local=True)
+    assert given["sft"]["gpu"] == 1 and "mem_mb" not in given["sft"] and "gpu_model" not in given["labels"]
+    assert "gpu" not in given["problems"]
+
+
 def test_kind_is_over_its_sort_and_the_user_over_the_profile(resources):
     """A word of a kind holds for it alone, one of `default` where nothing nearer says another."""
     given = resources("default: {slurm_account: maths}\nsft: {runtime: 30}\n")

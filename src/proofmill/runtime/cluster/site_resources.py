@@ -3,12 +3,13 @@
 A profile (profiles/slurm, profiles/kubernetes) calls `set_resources` for Snakemake's setting of that name. The keys
 are those of Snakemake and of its executor plugins. Later layers override earlier ones:
 
-    default      all jobs
-    cpu          jobs that compute without a GPU: kinds that neither call models nor train
-    remote       jobs that wait for remote models: kinds that call models
-    inference    jobs of the same kinds that load a model's weights themselves
-    train        trainings
-    <kind>       jobs of one kind; GPUs of a kind that calls models are for its `inference` jobs
+    default        all jobs
+    cpu            jobs that compute without a GPU: kinds that neither call models nor train
+    remote         jobs that wait for remote models: kinds that call models
+    inference      jobs of the same kinds that load a model's weights themselves
+    train          trainings
+    <kind>         jobs of one kind; GPUs of a kind that calls models are for its `inference` jobs
+    <kind>/<name>  the job of one artifact
 
 The record of a kind (schema/kinds.py) decides its layer.
 """
@@ -39,6 +40,7 @@ SLURM = (
     *("slurm_account", "slurm_partition", "slurm_extra", "clusters", "constraint", "qos", "gres", "gpu_model"),
     *("cpus_per_task", "cpus_per_gpu", "mem_mb_per_cpu", "nodes", "tasks", "tasks_per_gpu"),
 )
+LOCAL = (*OURS, "gpu")  # words that have an effect without a cluster
 KUBERNETES = ("gpu_manufacturer", "machine_type", "scale")
 WORDS = (*OURS, *SBATCH, *SNAKEMAKE, *SLURM, *KUBERNETES)
 # Snakemake evaluates these expressions for each job. They see its input files and import by hand.
@@ -49,15 +51,21 @@ AFTER = (
 )
 
 
-def set_resources(profile: str | Path) -> dict[str, dict[str, Any]]:
+def set_resources(profile: str | Path, local: bool = False) -> dict[str, dict[str, Any]]:
     """Return Snakemake's `set-resources`: for each kind, the words of the profile's site file and of the user's own.
 
+    local: jobs run on this machine, where each job on GPUs has all of them; its `gpu` is a token of which there is one.
     Raises SettingError for a file that is not such a mapping, an unknown word, or a size for only half of a kind's
     jobs.
     """
     layers = _read(Path(profile) / FILE)
     if Path(FILE).exists():
         layers = {layer: _merge([layers.get(layer, {}), own]) for layer, own in (layers | _read(Path(FILE))).items()}
+    if local:
+        layers = {
+            layer: {word: min(value, 1) if word == "gpu" else value for word, value in words.items() if word in LOCAL}
+            for layer, words in layers.items()
+        }
     return {kind: _resources(kind, layers) for kind in KINDS}
 
 
@@ -86,8 +94,29 @@ def _resources(kind: str, layers: Mapping[str, Mapping]) -> dict[str, Any]:
             word: f"({served.get(word, OURS.get(word))!r} if {SERVES} else {plain.get(word, OURS.get(word))!r})"
             for word in {**plain, **served}
         }
+    resources = _add_artifacts(kind, layers, "inference" if asks else sort, resources)
     # A second or restarted Snakemake waits for the jobs of the first.
     return {**resources, "slurm_extra": f"({resources.get('slurm_extra')} or '') + {AFTER.format(kind=kind)}"}
+
+
+def _add_artifacts(kind: str, layers: Mapping[str, Mapping], sort: str, resources: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the resources of a kind with those of its artifacts that have a section of their own."""
+    chains = {layer: ("default", sort, kind, layer) for layer in layers if layer.startswith(f"{kind}/")}
+    own = {
+        layer.partition("/")[2]: _complete(_merge(layers.get(part, {}) for part in chain))
+        for layer, chain in chains.items()
+    }
+    for layer in chains:
+        if lacking := [word for word in SIZED if word in layers[layer] and word not in resources]:
+            raise SettingError(
+                f"{FILE}: {layer}: has {lacking[0]}, but other jobs of its kind have none; expected both or neither. Set "
+                f"{lacking[0]} in {kind}, too."
+            )
+    given = dict(resources)
+    for word in dict.fromkeys(word for words in own.values() for word in (*words, *resources)):
+        values = {name: words.get(word, OURS.get(word)) for name, words in own.items()}
+        given[word] = f"({values!r}.get(wildcards.name, {resources.get(word, repr(OURS.get(word)))}))"
+    return given
 
 
 def _require_both(kind: str, plain: Mapping[str, Any], served: Mapping[str, Any]) -> None:
@@ -143,7 +172,8 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(layers, dict):
         raise SettingError(f"{path}: is not a mapping; expected some of {', '.join(LAYERS)}.")
     for layer, words in layers.items():
-        if layer not in LAYERS:
+        kind, _, name = str(layer).partition("/")
+        if layer not in LAYERS and not (name and kind in KINDS):
             raise SettingError(f"{path}: `{layer}`; expected one of {', '.join(LAYERS)}.{_near(layer, LAYERS)}")
         if not isinstance(words, dict):
             raise SettingError(f"{path}: {layer}: is `{words}`; expected a mapping such as {{runtime: 240}}.")
@@ -158,7 +188,8 @@ def _check_word(where: str, layer: str, word: str, value: Any) -> None:
         raise SettingError(f"{where}: `{word}`; expected one of {', '.join(WORDS)}.{_near(word, WORDS)}")
     if expected := _describe_expected(word, value):
         raise SettingError(f"{where}: {word} is `{value}`; expected {expected}.")
-    computes = layer in ("default", "cpu", "remote") or (layer in KINDS and sort_of(KINDS[layer]) == "cpu")
+    kind = layer.partition("/")[0]
+    computes = layer in ("default", "cpu", "remote") or (kind in KINDS and sort_of(KINDS[kind]) == "cpu")
     if computes and _wants_gpus(word, value):
         raise SettingError(
             f"{where}: {word} is `{value}`, but {layer} has jobs that never use a GPU; expected it in inference, train or one "
