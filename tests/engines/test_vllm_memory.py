@@ -3,13 +3,15 @@
 import sys
 
 import pytest
-from transformers import DeepseekV3Config, Qwen3Config
+from transformers import AutoConfig, DeepseekV3Config, Qwen3Config
 
 from proofmill.artifacts.jobs import Job
 from proofmill.artifacts.tables import Table
 from proofmill.calls.shards import Shard
 from proofmill.engines import vllm, vllm_memory
 from proofmill.engines.servers import Server
+from proofmill.planning import hours
+from proofmill.planning.shapes import read_published
 from proofmill.schema.errors import ServiceError, SettingError
 from proofmill.training import memory
 
@@ -188,8 +190,31 @@ def test_gpus_share_a_cache_by_whole_groups_of_keys(config, numbers, groups, par
     network = memory.build_empty(config)
     each = 2 * numbers / min(parallel, groups)
     assert vllm_memory.cache_bytes(network, parallel) == each
-    left = 40e9 - 2 * memory.parameters(network) / parallel - vllm_memory.WORKING
+    left = 40e9 - 2 * memory.parameters(network) / parallel - vllm_memory.working_bytes(network, parallel)
     assert vllm_memory.count_cached_tokens(network, 40e9, parallel) == int(left / each)
+
+
+def test_cache_next_to_vllms_own_working_memory_has_the_size_that_vllm_reported():
+    """Of 0.9 of 79.22 GiB, Llama-3-8B leaves 53.29 GiB (vLLM's pull request 10511); more GPUs share the widest layer."""
+    fields = read_published()["meta-llama/Llama-3.1-8B"]
+    network = memory.build_empty(AutoConfig.for_model(**fields))
+    tokens = vllm_memory.count_cached_tokens(network, 0.9 * 79.22 * 2**30)
+    assert tokens * vllm_memory.cache_bytes(network) == pytest.approx(53.29 * 2**30, rel=0.03)
+    alone, shared = (vllm_memory.working_bytes(network, parallel) for parallel in (1, 4))
+    assert alone - shared == vllm_memory.READ * 2 * 3 * fields["intermediate_size"] * 3 / 4
+
+
+@pytest.mark.parametrize(
+    ("id", "billions", "active", "gigabytes"),
+    [("openai/gpt-oss-20b", 20.9, 3.6, 13.8), ("openai/gpt-oss-120b", 116.8, 5.1, 65.2)],
+)
+def test_weights_of_four_bits_have_the_published_size(id, billions, active, gigabytes):
+    """Table 1 of gpt-oss' model card: parameters, active ones without the input embeddings, and GB of the files."""
+    network = memory.build_empty(AutoConfig.for_model(**read_published()[id]))
+    assert memory.parameters(network) == pytest.approx(billions * 1e9, rel=0.01)
+    embeddings = network.get_input_embeddings().weight.numel()
+    assert hours.active(network) - embeddings == pytest.approx(active * 1e9, rel=0.02)
+    assert vllm_memory.weights_on_gpu(network, 1, "mxfp4") == pytest.approx(gigabytes * 1e9, rel=0.01)
 
 
 def test_gpu_that_cannot_hold_the_weights_is_refused(four_b):

@@ -9,8 +9,9 @@ from accelerate.utils.launch import prepare_multi_gpu_env
 
 from mill import ROOT
 from proofmill.planning import machines
-from proofmill.planning.trainings import LAUNCHED, LAYOUTS
+from proofmill.planning.trainings import LAYOUTS
 from proofmill.runtime import processes
+from proofmill.runtime.cluster.site_lines import LAUNCHED
 from proofmill.schema.errors import SettingError
 
 

@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ GRAIN = 256  # tokens; a multiple of vLLM's blocks
 PREFILL = 2048  # minimum tokens of prompts that are read in one step
 # On a GPU: the default share of vLLM 0.31, and its share next to a training if it must stay awake.
 ALONE, AWAKE = 0.92, 0.3
-WORKING = 4e9  # bytes of vLLM on a GPU in addition to weights and cache: CUDA, its graphs, prefill (assumed)
+READ = 16384  # tokens of prompts that vLLM 0.31 reads in one step on a GPU, at most (`max_num_batched_tokens`)
+GRAPHS = 1.5e9  # bytes of CUDA, its graphs and communication in addition to what a step needs (assumed)
+SAMPLER = 6  # bytes per word of the vocabulary and sequence: logits in bfloat16 and in float32
 # On a CPU, vLLM crashes if requests have seeds and prompts are read in chunks ("CPU Generator does not use offset").
 # So a prompt is read at once, even if a profile says otherwise.
 AT_A_TIME = {"enable_chunked_prefill": False}
@@ -104,7 +107,7 @@ def _on_gpu(name: str, weights: Path, options: Mapping[str, Any]) -> Fit:
     context = memory.context_of(network)
     quantization = read_quantization(network)
     chosen = options.keys() & {"max_model_len", "kv_cache_memory_bytes"}
-    if context is None or device_bytes is None or chosen or quantization not in ("", "fp8"):
+    if context is None or device_bytes is None or chosen or quantization not in ("", "fp8", "mxfp4"):
         return Fit(options)
     share, parallel = options.get("gpu_memory_utilization", ALONE), options.get("tensor_parallel_size", 1)
     tokens = count_cached_tokens(network, share * device_bytes, parallel, quantization)
@@ -152,8 +155,41 @@ def share_left(resident: int, device_bytes: int) -> float:
 
 def count_cached_tokens(network: Any, room: float, parallel: int = 1, stored: str = "") -> int:
     """Return the tokens in vLLM's cache with `room` bytes on each of `parallel` GPUs that share the weights."""
-    left = room - weights_on_gpu(network, parallel, stored) - WORKING
+    left = room - weights_on_gpu(network, parallel, stored) - working_bytes(network, parallel)
     return max(0, int(left / cache_bytes(network, parallel)))
+
+
+def shares(network: Any, devices: int) -> list[int]:
+    """Return the numbers of GPUs over which vLLM can split a model: powers of two that divide its heads.
+
+    Key-value heads must divide evenly, or be replicated evenly; vLLM refuses other numbers.
+    """
+    model_config = network.config.get_text_config()
+    heads = model_config.num_attention_heads
+    groups = getattr(model_config, "num_key_value_heads", None) or heads
+    numbers = [p for p in (1, 2, 4, 8) if p <= devices and devices % p == 0 and heads % p == 0]
+    return [p for p in numbers if groups % p == 0 or p % groups == 0]
+
+
+def shares_for(network: Any, devices: int, room: float, tokens: int, stored: str = "") -> list[int]:
+    """Return the numbers of GPUs on which vLLM, with `room` bytes of each, holds a model and a row of `tokens`."""
+    return [p for p in shares(network, devices) if count_cached_tokens(network, room, p, stored) >= tokens]
+
+
+def count_server_bytes(network: Any, gpus: int) -> int:
+    """Return vLLM's host memory in bytes: one process per GPU and one more, and the files that it reads."""
+    return round((gpus + 1) * LIBRARIES) + memory.WIDTH["bfloat16"] * memory.parameters(network)
+
+
+def working_bytes(network: Any, parallel: int = 1) -> float:
+    """Return the bytes of vLLM on a GPU in addition to weights and cache, as its profile at the start allocates them.
+
+    A step over READ tokens holds the residual stream twice, and a layer's factor, gate and product. vLLM reported 1.26 GiB
+    for 8,192 tokens of Llama-3-8B (its pull request 10511); the same sum, without GRAPHS, is 1.11 GiB.
+    """
+    residual, _, _, inside = memory.widths(network)
+    layer = READ * memory.WIDTH["bfloat16"] * (2 * residual + 3 * inside / parallel)
+    return GRAPHS + layer + AT_ONCE * network.config.get_text_config().vocab_size * SAMPLER
 
 
 def read_quantization(network: Any) -> str:
@@ -162,8 +198,20 @@ def read_quantization(network: Any) -> str:
 
 
 def weights_on_gpu(network: Any, parallel: int = 1, stored: str = "") -> float:
-    """Return the bytes of weights on each of `parallel` GPUs; vLLM loads float32 as bfloat16, and `fp8` as it is."""
-    return memory.parameters(network) * (1 if stored == "fp8" else memory.WIDTH["bfloat16"]) / parallel
+    """Return the bytes of weights on each of `parallel` GPUs. vLLM loads float32 as bfloat16, `fp8` and `mxfp4` as they are.
+
+    mxfp4 has 4 bits for each weight of the experts, and 8 for each block of 32; all others are bfloat16.
+    """
+    total, wide = memory.parameters(network), memory.WIDTH["bfloat16"]
+    if stored == "mxfp4":
+        return (wide * total - (wide - 17 / 32) * experts(network)) / parallel
+    return total * (1 if stored == "fp8" else wide) / parallel
+
+
+@lru_cache(maxsize=64)
+def experts(network: Any) -> int:
+    """Return the number of weights in a model's experts; 0 without any."""
+    return sum(weight.numel() for name, weight in network.named_parameters() if ".experts." in name)
 
 
 def cache_bytes(network: Any, parallel: int = 1) -> float:

@@ -1,9 +1,9 @@
 """Machines by name, such as `8xH100` or `2x8xH100` (two nodes).
 
-The figures of a GPU are from the vendor document named next to it (2026-11-23), without sparsity: nominal memory and
-bandwidth, bfloat16 rate with float32 accumulation, plain float32 rate. A GPU of 80 GB has slightly more than 80 billion
-bytes in torch; plans use the nominal size. Host memory is that of the vendor's machine with eight GPUs (DGX), else an
-assumption. `8x48GB` names any other GPU by its memory; its GPU-hours are unknown.
+The figures of a GPU are from the NVIDIA document named next to it (2026-11-23), without sparsity: nominal memory and
+bandwidth, bfloat16 rate with float32 accumulation, plain float32 rate, and the link between GPUs of a node in one
+direction (NVLink, or PCIe of generation 4). torch sees more than the nominal size (85.0 billion bytes of an H100). Host
+memory is that of a DGX with eight GPUs, else assumed. `8x48GB` is any GPU by its memory; its GPU-hours are unknown.
 """
 
 import re
@@ -25,18 +25,17 @@ class Gpu:
     bandwidth: float = 0
     bfloat16: float = 0
     float32: float = 0
+    link: float = 0
 
 
 GPUS = {
-    "B200": Gpu(180 * GB, 256 * GB, 8.0 * T, 2250 * T, 75 * T),  # NVIDIA DGX B200 datasheet, for 8: 64 TB/s, 2 TB
-    "H200": Gpu(141 * GB, 256 * GB, 4.8 * T, 989.5 * T, 67 * T),  # NVIDIA H200 datasheet (SXM); DGX H200: 2 TB
-    "H100": Gpu(80 * GB, 256 * GB, 3.35 * T, 989.5 * T, 67 * T),  # NVIDIA H100 datasheet (SXM); DGX H100: 2 TB
-    "A100-80": Gpu(80 * GB, 256 * GB, 2.039 * T, 312 * T, 19.5 * T),  # NVIDIA A100 datasheet (SXM); DGX A100: 2 TB
-    "A100-40": Gpu(40 * GB, 128 * GB, 1.555 * T, 312 * T, 19.5 * T),  # the same; DGX A100 of 320 GB: 1 TB
-    "L40S": Gpu(48 * GB, 128 * GB, 0.864 * T, 362 * T, 91.6 * T),  # NVIDIA L40S datasheet; host memory assumed
-    "RTX-4090": Gpu(
-        24 * GB, 64 * GB, 1.008 * T, 165.2 * T, 82.6 * T
-    ),  # NVIDIA Ada whitepaper, appendix A; host memory assumed
+    "B200": Gpu(180 * GB, 256 * GB, 8.0 * T, 2250 * T, 75 * T, 900 * GB),  # DGX B200 datasheet, for 8: 64 TB/s, 2 TB
+    "H200": Gpu(141 * GB, 256 * GB, 4.8 * T, 989.5 * T, 67 * T, 450 * GB),  # H200 datasheet (SXM); DGX H200: 2 TB
+    "H100": Gpu(80 * GB, 256 * GB, 3.35 * T, 989.5 * T, 67 * T, 450 * GB),  # H100 datasheet (SXM); DGX H100: 2 TB
+    "A100-80": Gpu(80 * GB, 256 * GB, 2.039 * T, 312 * T, 19.5 * T, 300 * GB),  # A100 datasheet (SXM); DGX A100: 2 TB
+    "A100-40": Gpu(40 * GB, 128 * GB, 1.555 * T, 312 * T, 19.5 * T, 300 * GB),  # the same; DGX A100 of 320 GB: 1 TB
+    "L40S": Gpu(48 * GB, 128 * GB, 0.864 * T, 362 * T, 91.6 * T, 32 * GB),  # L40S datasheet; host memory assumed
+    "RTX-4090": Gpu(24 * GB, 64 * GB, 1.008 * T, 165.2 * T, 82.6 * T, 32 * GB),  # Ada whitepaper, A; host assumed
 }
 OWN_HOST = 128 * GB  # host memory for a GPU that is not listed (assumed)
 ALSO = {"A100": "A100-80", "A100-80GB": "A100-80", "A100-40GB": "A100-40", "4090": "RTX-4090", "RTX4090": "RTX-4090"}
@@ -53,7 +52,6 @@ class Machine:
 
     @property
     def devices(self) -> int:
-        """Number of GPUs on all nodes."""
         return self.each * self.nodes
 
     @property

@@ -136,7 +136,7 @@ class RunPlan:
                 needed.add(name)
                 # An up-to-date table does not need its parents, so a deleted parent is not rebuilt.
                 done = self.states[name].name == "done"
-                read = self._reads(name)
+                read = self.reads(name)
                 stack += [parent for parent in read if not done or Table(parent, self.results).path.exists()]
         edges = {
             n: references.parents(e) + references.list_served(e, self.config.declared)
@@ -144,7 +144,7 @@ class RunPlan:
         }
         return [n for n in TopologicalSorter(edges).static_order() if n in needed]
 
-    def _reads(self, name: str) -> list[str]:
+    def reads(self, name: str) -> list[str]:
         """Return the tables that an artifact reads."""
         return references.reads(kind_of(name), self.config.entries[name], self.config.entries.get, self.config.declared)
 
@@ -167,7 +167,7 @@ class RunPlan:
             stage.seconds, stage.gpus = old["seconds"], old.get("gpus")
         if stage.state != "make":
             return stage
-        read = self._reads(name)
+        read = self.reads(name)
         stage.shows = list(forecasts(entry, self))
         if KINDS[table.kind].calls_models:
             self._count(stage, entry, exact=all(self.states[parent].name == "done" for parent in read))
@@ -177,7 +177,7 @@ class RunPlan:
 
     def _count(self, stage: PlannedJob, entry: Any, exact: bool) -> None:
         """Set the stage's rows, cached and failed calls, calls to make, and their cost."""
-        models, further = self.models(stage.name), list(self._further_models(entry))
+        models, further = self.models(stage.name), list(self.further_models(entry))
         if not models and not further:
             return
         if entry.scaffolds() and isinstance(entry, Responses):
@@ -198,7 +198,7 @@ class RunPlan:
             stage.rows, stage.at_most = self.rows_of(stage.name), self._at_most(stage.name)
             for model, calls in [*((model, self._calls_of(entry, model, stage.rows)) for model in models), *further]:
                 self._add(stage, model, calls)
-        grader = self._grader(entry)
+        grader = self.grader(entry)
         if isinstance(entry, Schemes) and grader and stage.rows is not None and stage.state == "make":
             tests = len(PROBES) * stage.rows * len(grader.judges)  # the schemes to be tested do not exist yet
             self._add(stage, grader.judges[0], tests)
@@ -236,7 +236,7 @@ class RunPlan:
         for model in models:
             self._add(stage, model, None if stage.rows is None else max(0, stage.rows - stage.cached // len(models)))
 
-    def _further_models(self, entry: Any) -> Iterator[tuple[str, int | None]]:
+    def further_models(self, entry: Any) -> Iterator[tuple[str, int | None]]:
         """Yield the models that a training calls in addition to its reward grader, with the number of calls."""
         calls_of = dict(entry.other_calls(self.rows_of)) if hasattr(entry, "other_calls") else {}
         if getattr(entry, "max_attack", None) is not None and calls_of.get(entry.graders()[0], 0) is not None:
@@ -253,18 +253,18 @@ class RunPlan:
         if getattr(entry, "taken", False):
             return []
         models = [] if KINDS[kind_of(name)].trains else [getattr(entry, "model", None), *entry.also_asks()]
-        grader = None if isinstance(entry, Schemes) else self._grader(entry)
+        grader = None if isinstance(entry, Schemes) else self.grader(entry)
         models += [*grader.judges, grader.normalizer] if grader else []
         return [model for model in models if model and "/" in model]
 
-    def _grader(self, entry: Any) -> Grader | None:
+    def grader(self, entry: Any) -> Grader | None:
         """Return the grader whose calls are counted, the first of the entry; None for a program."""
         name, prompt = next(iter(entry.graders()), (None, None))
         return grader_of(name, prompt, self.config.declared) if name and name not in PROGRAMS else None
 
     def _requests(self, stage: PlannedJob, entry: Any) -> dict[str, Requests]:
         """Return the requests to each model, from the kind's module. All tables that it reads must exist."""
-        read, table = self._reads(stage.name), Table(stage.name, self.results)
+        read, table = self.reads(stage.name), Table(stage.name, self.results)
         declared = with_weights(self.config.declared, table, read)
         job = Job(table, declared, "", {"parents": dict.fromkeys(read)})
         return import_module(f"proofmill.{kind_of(stage.name)}").requests(entry, job)

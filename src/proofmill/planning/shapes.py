@@ -1,8 +1,7 @@
 """Build models without weights, before any download: from a config.json, a scratch entry, or data/shapes.jsonl.
 
-data/shapes.jsonl has the config.json fields that determine sizes, for the models and commits that recipes name. A test
-compares the sizes with those of the files (data/sources.csv). The shape of any other model is unknown until its
-config.json is on this machine. It is never guessed.
+data/shapes.jsonl has the config.json fields that determine sizes, for the models and commits that recipes name (a test
+compares data/sources.csv). Any other shape is unknown until its config.json is on this machine. It is never guessed.
 """
 
 import json
@@ -30,10 +29,7 @@ def read_published() -> dict[str, dict[str, Any]]:
 
 
 class Shapes:
-    """The models of a configuration as networks on torch's meta device. Each is built once.
-
-    `faults`: by the name of a base, why its network cannot be built.
-    """
+    """Build each model of a configuration once, on torch's meta device; `faults` has the reasons for bases that cannot be."""
 
     def __init__(self, config: Config, results: Path):
         self.config, self.results = config, results
@@ -45,6 +41,13 @@ class Shapes:
         while kind_of(name) != "base":
             name = self.config.entries[name].model
         return name
+
+    def build_published(self, id: str) -> Any:
+        """Return the network of an id of data/shapes.jsonl; None for another id."""
+        from transformers import AutoConfig
+
+        fields = read_published().get(id)
+        return fields and memory.build_empty(AutoConfig.for_model(**fields))
 
     def of(self, name: str) -> Any:
         """Return the network of a base or of a model trained from it; None if it is unknown or has a fault."""
@@ -61,8 +64,7 @@ class Shapes:
     def _network(self, name: str, entry: Base, trained: bool) -> Any:
         """Build the network of a base; None if its shape is unknown. The weights of a `trained` one are float32.
 
-        Raises ValueError or OSError for a model that transformers cannot load or that generates no text, TableError for
-        position settings that its entry must not change.
+        Raises ValueError or OSError for a model that cannot be built or writes no text, TableError for refused positions.
         """
         from transformers import AutoConfig
 

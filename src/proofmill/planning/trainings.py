@@ -3,27 +3,30 @@
 Rows and layouts are chosen by the code that the job uses (training/micro_batches.py); memory is estimated by `memory.plan`.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from proofmill import grpo, selfplay
 from proofmill.engines import rollout_engines, vllm_memory
 from proofmill.planning import hours, machines
+from proofmill.planning.hours import Estimate, Rollouts, Server
 from proofmill.planning.machines import Machine
 from proofmill.planning.plan import RunPlan
 from proofmill.planning.shapes import Shapes
+from proofmill.runtime.cluster.site_lines import LAUNCHED
 from proofmill.schema.entries.evaluation_fields import count_evaluations
 from proofmill.schema.names import kind_of
 from proofmill.training import memory, micro_batches
 
 # Distribution of a stage over devices, in order of increasing requirements, with its arguments of `memory.plan`. Layouts of
-# several processes have the names of files in workflow/accelerate. DeepSpeed is in no lock file and shards no more than
-# FSDP2, so it is planned only when it is launched.
+# several processes have the names of files in workflow/accelerate. DeepSpeed, which shards no more, is not planned.
 LAYOUTS: dict[str, dict[str, Any]] = {
     **{"processors": {}, "vLLM": {}, "one process": {}, "ddp": {}, "fsdp2": {"sharded": "fsdp2"}},
     "fsdp2-offload": {"sharded": "fsdp2", "offloaded": True},
 }
-LAUNCHED = ("ddp", "fsdp2", "fsdp2-offload")  # fastest first
 THREADS = 1  # threads of a job in its rule (workflow/rules)
 LARGER = ("8x", "2x8x", "4x8x", "8x8x", "16x8x", "32x8x")  # larger machines to try if a stage does not fit
 
@@ -42,6 +45,7 @@ class Way:
     bytes: int = 0  # on each device
     host_bytes: int = 0  # host memory on each node
     fault: str = ""
+    trained: int = 0  # parameters
 
     @property
     def start(self) -> tuple[int, ...]:
@@ -49,33 +53,8 @@ class Way:
         return [*LAYOUTS].index(self.layout), self.devices, self.parallel, self.apart
 
 
-def shares(network: Any, devices: int) -> list[int]:
-    """Return the numbers of GPUs over which vLLM can split a model: powers of two that divide its heads.
-
-    Key-value heads must divide evenly, or be replicated evenly; vLLM refuses other numbers.
-    """
-    model_config = network.config.get_text_config()
-    heads = model_config.num_attention_heads
-    groups = getattr(model_config, "num_key_value_heads", None) or heads
-    numbers = [p for p in (1, 2, 4, 8) if p <= devices and devices % p == 0 and heads % p == 0]
-    return [p for p in numbers if groups % p == 0 or p % groups == 0]
-
-
-def shares_for(network: Any, devices: int, room: float, tokens: int, stored: str = "") -> list[int]:
-    """Return the numbers of GPUs on which vLLM, with `room` bytes of each, holds a model and a row of `tokens`."""
-    return [p for p in shares(network, devices) if vllm_memory.count_cached_tokens(network, room, p, stored) >= tokens]
-
-
-def count_server_bytes(network: Any, gpus: int) -> int:
-    """Return vLLM's host memory in bytes: one process per GPU and one more, and the files that it reads."""
-    return round((gpus + 1) * vllm_memory.LIBRARIES) + memory.WIDTH["bfloat16"] * memory.parameters(network)
-
-
 class Training:
-    """The parts of an entry that determine memory and time of a training of any kind.
-
-    `network` is None if its shape is unknown. The other methods need a known shape.
-    """
+    """The parts of an entry that determine memory and time of a training. Methods need a known shape (`network`)."""
 
     def __init__(self, name: str, entry: Any, plan: RunPlan, shapes: Shapes):
         self.entry, self.kind, self.plan = entry, kind_of(name), plan
@@ -102,27 +81,45 @@ class Training:
         # The fields that need full weights on each device.
         self.unsharded = ["`reference-sync-steps`"] * bool(getattr(entry, "reference_sync_steps", None)) + quantized
 
-    def ways(self, machine: Machine, any_layout: bool = False) -> list[Way]:
+    def ways(self, machine: Machine, any_layout: bool = False, fill: float = 1.0) -> list[Way]:
         """Return the ways to run it, the fastest first; with `any_layout`, also those that its settings forbid.
 
-        Uses the largest number of devices, equally many on each node, that divides the batch, and with `summarizer` also
-        the rollouts of a problem. An asynchronous rollout server gets some GPUs of a single node, or all of the last of
-        several.
+        Each uses the most devices, equally many on each node, that divide the batch, and with `summarizer` the rollouts of
+        a problem. If none fits, the faults are those of the first split of the GPUs.
         """
-        served, rest = 0, machine
-        if machine.gpu and self.staleness:
-            room, alone = vllm_memory.ALONE * machine.gpu.bytes, machine.nodes == 1
-            served = next(iter(shares_for(self.network, machine.each, room, self.tokens)), machine.each)
-            rest = replace(machine, each=machine.each - served * alone, nodes=machine.nodes - (not alone))
         together = self.entry.group_size * self.entry.summaries if getattr(self.entry, "summarizer", None) else 1
-        divisors = (d for d in range(rest.devices, 0, -1) if self.batch % d == 0 and rest.nodes_for(d))
-        devices = next((d for d in divisors if self.batch // d * self.mini_batches % together == 0), 1)
-        layouts = LAUNCHED if devices > 1 else ["one process"]
-        allowed = layouts if any_layout else layouts[:1] if self.unsharded else layouts
-        return [self._way(machine, layout, devices, served) for layout in allowed]
+        ways: list[Way] = []
+        for replica, apart in self._servers(machine):
+            alone = replace(machine, each=machine.each - apart)
+            rest = alone if machine.nodes == 1 else replace(machine, nodes=machine.nodes - bool(apart))
+            divisors = (d for d in range(rest.devices, 0, -1) if self.batch % d == 0 and rest.nodes_for(d))
+            devices = next((d for d in divisors if self.batch // d * self.mini_batches % together == 0), 1)
+            layouts = LAUNCHED if devices > 1 else ("one process",)
+            allowed = layouts[:1] if self.unsharded and not any_layout else layouts
+            split = [way for layout in allowed for way in self._lay_out(machine, layout, devices, apart, replica)]
+            ways += [way for way in split if not way.fault or not ways]
+        fewest = {way.layout: way.parallel for way in sorted(ways, key=lambda way: way.parallel, reverse=True)}
 
-    def _way(self, machine: Machine, layout: str, devices: int, served: int) -> Way:
-        """Return the way of a layout, with a rollout server that needs at least `served` GPUs (0: no server)."""
+        def rank(way: Way) -> tuple[bool, float]:
+            estimate = None if way.fault else self.estimate(way, machine, fill)
+            gain = hours.GAIN ** ((way.parallel > fewest[way.layout]) + (way.layout == "fsdp2-offload"))
+            return bool(way.fault), estimate.wall.mean() * gain if estimate else way.parallel
+
+        return sorted(ways, key=rank)
+
+    def _servers(self, machine: Machine) -> list[tuple[int, int]]:
+        """Return the GPUs of a replica and of the server for rollouts ahead: some of one node, or all of the last; or 0."""
+        if not (machine.gpu and self.staleness):
+            return [(0, 0)]
+        room = vllm_memory.ALONE * machine.gpu.bytes
+        numbers = vllm_memory.shares_for(self.network, machine.each, room, self.tokens) or [machine.each]
+        if machine.nodes > 1:
+            return [(replica, machine.each) for replica in numbers]
+        splits = [(replica, apart) for replica in numbers for apart in range(replica, machine.each, replica)]
+        return splits or [(numbers[0], 0)]
+
+    def _lay_out(self, machine: Machine, layout: str, devices: int, apart: int, replica: int) -> list[Way]:
+        """Return the ways of a layout, which differ in the GPUs that share vLLM's weights (with more, caches hold more)."""
         part, device_bytes = self.batch // devices, machine.bytes
         at_once = {} if machine.gpu or not self.samples else rollout_engines.footprint({}, part * self.mini_batches)
         place = memory.Placement(devices, **LAYOUTS[layout], device_bytes=device_bytes, cuda=machine.gpu is not None)
@@ -132,24 +129,21 @@ class Training:
         most, again = max(part // self.at_least, 1), False if offloaded else None
         rows, again = micro_batches.choice(planned, part, limit, most, recompute=again)
         plan, together = planned(rows, again), devices // (machine.nodes_for(devices) or 1)
-        # Trained weights are loaded as float32. Each DDP process loads the full model, and moves it to its GPU before it
-        # loads a reference. With FSDP2, the first process loads both before sharding them.
+        # Each DDP process loads its weights and moves them to its GPU before it loads a reference; FSDP2's first loads both.
         models = 1 + self.reference if "sharded" in LAYOUTS[layout] else together
         held = memory.precision_in_memory(self.network.config, self.entry.precision, self.entry.lora)
         read = memory.WIDTH[held] * plan.parameters * models + plan.learning["reward models"]
         kept = plan.host * together
-        taken, apart = max(read, kept) + round(vllm_memory.LIBRARIES) * together, 0
-        if served:
-            apart = (machine.each - devices * (machine.nodes == 1)) // served * served
-            taken += count_server_bytes(self.network, apart) * (machine.nodes == 1)
-        share, room, numbers = None, 0.0, [served or 1]
-        if self.samples and machine.gpu and not served:
+        taken = max(read, kept) + round(vllm_memory.LIBRARIES) * together
+        taken += vllm_memory.count_server_bytes(self.network, apart) * bool(apart and machine.nodes == 1)
+        share, room, numbers = None, 0, [replica or 1]
+        if self.samples and machine.gpu and not replica:
             share = vllm_memory.share_left(plan.resident, machine.gpu.bytes)
-            room = share * machine.gpu.bytes
-            numbers = shares_for(self.network, together, room, self.tokens)
+            room = round(share * machine.gpu.bytes)
+            numbers = vllm_memory.shares_for(self.network, together, room, self.tokens)
         fault = ""
-        if served and not apart:
-            fault = f"`max-staleness` needs at least {served} further GPUs for its rollout server, which {machine.name} does not have"
+        if replica and not apart:
+            fault = f"`max-staleness` needs at least {replica} further GPUs for its rollout server, which {machine.name} does not have"
         elif device_bytes is not None and plan.needed > memory.TIGHT * device_bytes:
             needed, most = memory.size(plan.needed), memory.size(device_bytes)
             fault = f"{layout}: needs {needed}, more than 90 % of {most} (largest part: {plan.largest})"
@@ -158,8 +152,9 @@ class Training:
             fault = f"{layout}: {sizes}, of {memory.size(machine.host)}"
         elif not numbers:
             fault = f"{layout}: {memory.size(plan.resident)} of permanent memory leave vLLM no room for a rollout"
-        parallel, device = next(iter(numbers), 1), max(plan.step, plan.resident + round(room))
-        return Way(layout, devices, rows, again or offloaded, parallel, share, apart, device, taken, fault)
+        device = max(plan.step, plan.resident + room)
+        way = Way(layout, devices, rows, again or offloaded, 1, share, apart, device, taken, fault, plan.trained)
+        return [replace(way, parallel=number) for number in numbers or [1]]
 
     def remedy(self, machine: Machine) -> str:
         """Return a remedy: the machine without settings that need full weights, or the smallest larger machine."""
@@ -171,14 +166,13 @@ class Training:
                 return f"{without}fits {other.name} with {way.layout}, {memory.size(way.bytes)} per GPU"
         return f"{without}does not fit {larger[-1].name} either: use a smaller model"
 
-    def gpu_hours(self, way: Way, machine: Machine, fill: float) -> float | None:
-        """Return the maximum GPU-hours if texts have `fill` of the maximum length; None if unknown."""
-        rows, entry, gpu = self._rows(self.entry), self.entry, machine.gpu
-        if not (gpu and gpu.bandwidth) or rows is None:
+    def estimate(self, way: Way, machine: Machine, fill: float) -> Estimate | None:
+        """Return the GPU-hours and days if texts have `fill` of the maximum length; None if unknown."""
+        rows, gpu, sampled = self._count_rows(), machine.gpu, self._count_texts() if self.samples else 0
+        if not (gpu and gpu.bandwidth) or rows is None or sampled is None:
             return None
-        if before := getattr(entry, "continues", None):
-            rows -= self._rows(self.plan.config.entries[before]) or 0
-        prompt, forwards = self.tokens - self.longest, float(self.reference)
+        texts = Rollouts(sampled, self.tokens - self.longest, fill * self.longest, self.longest)
+        entry, devices, batches, forwards = self.entry, way.devices, rows / self.batch, float(self.reference)
         if self.teacher:
             forwards += hours.active(self.teacher) / hours.active(self.network)
         if self.samples and not self.staleness:
@@ -186,25 +180,47 @@ class Training:
             # them, and so does the correction of vLLM's. Asynchronous rollouts come with their own.
             several = self.mini_batches > 1 or entry.iterations > 1
             forwards += several or rollout_engines.correction(entry)["vllm_importance_sampling_correction"]
-        length = prompt + fill * self.longest
-        taken = hours.learning(self.network, rows * length, length, gpu, entry.precision, way.again, forwards)
+        length = texts.prompt + texts.written
+        learned = hours.learning(self.network, rows * length, length, gpu, entry.precision, way.again, forwards)
+        micro_batches, added = math.ceil(self.batch / devices / max(way.rows, 1)), np.zeros(2)
+        sizes = memory.parameters(self.network), way.trained
+        if devices > 1:
+            link = gpu.link if machine.nodes_for(devices) == 1 else hours.NETWORK
+            added += hours.exchanging(*sizes, micro_batches * ("sharded" in LAYOUTS[way.layout]), link)
+        if way.layout == "fsdp2-offload":
+            inputs = memory.layer_inputs(self.network, round(way.rows * length), entry.precision, "fsdp2")
+            added += hours.offloading(*sizes, inputs, devices, micro_batches)
+        training = learned / devices + batches * added / 3600
         if not self.samples:
-            return taken
-        sampled = rows / getattr(entry, "iterations", 1)
+            return Estimate(learned, training, devices)
+        at_once = self.batch * self.mini_batches * (1 + self.staleness) * way.parallel / (way.apart or devices)
+        room = (vllm_memory.ALONE if way.share is None else way.share) * gpu.bytes
+        busy, waited = hours.sampling(self.network, texts, Server(gpu, room, way.parallel, max(1.0, at_once)))
+        moved = memory.WIDTH["bfloat16"] * memory.parameters(self.network) / hours.COPYING / 3600
+        moving = batches / getattr(entry, "iterations", 1) / self.mini_batches * moved
+        # A server samples next to the training; the slower of both decides.
+        wall = np.maximum(training, busy / way.apart) if way.apart else training + (busy + waited) / devices
+        return Estimate(learned + busy, wall + moving, devices + way.apart)
+
+    def _count_texts(self) -> float | None:
+        """Return the number of texts that a training samples; None if unknown."""
+        entry, sampled = self.entry, self.count_rollouts()
+        evaluated = count_evaluations(entry, self.plan.rows_of)
         if getattr(entry, "summarizer", None):  # reasoning turns of each problem
             sampled += sampled * entry.turns / (entry.summaries * entry.group_size)
-        if getattr(entry, "idle", "") == "replace":
-            sampled *= entry.idle_rounds
-        attempts = count_evaluations(entry, self.plan.rows_of)
-        if attempts is None:
-            return None
-        sampled += attempts
         if self.kind == "selfplay":  # attempts at each valid task
             sampled += entry.steps * entry.batch_size * len(entry.tasks) * entry.attempts
-        texts = hours.Rollouts(sampled, prompt, fill * self.longest)
-        each = self.batch // way.devices * self.mini_batches * way.parallel
-        room = (vllm_memory.ALONE if way.share is None else way.share) * gpu.bytes
-        return taken + hours.sampling(self.network, texts, gpu, room, way.parallel, each)
+        return None if evaluated is None else sampled + evaluated
+
+    def count_rollouts(self) -> float:
+        """Return the number of rollouts that are graded for a reward, at most."""
+        rounds = self.entry.idle_rounds if getattr(self.entry, "idle", "") == "replace" else 1
+        return rounds * (self._count_rows() or 0) / getattr(self.entry, "iterations", 1)
+
+    def _count_rows(self) -> float | None:
+        """Return the rows of a training, without those of one that it continues; None if unknown."""
+        rows, before = self._rows(self.entry), getattr(self.entry, "continues", None)
+        return rows - (self._rows(self.plan.config.entries[before]) or 0) if rows and before else rows
 
     def _rows(self, entry: Any) -> float | None:
         """Return the rows from the first step to the last, including those of a continued training; None if unknown."""
