@@ -696,7 +696,7 @@ def test_memory_is_planned_for_the_longest_prompt(small, tmp_path, monkeypatch, 
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"rewards": {}}, "found neither `rewards` nor `preferences`"),
+        ({"rewards": {}}, "found no `rewards`, `preferences` or `teacher`"),
         ({"objective": "cispo", "dual-clip": 3.0}, "expected `clipped` or `gspo`"),
         ({"dual-clip": 1.1}, "expected more than 1 \\+ `epsilon-high`"),
         ({"reference-sync-steps": 4}, "expected `kl` above 0"),

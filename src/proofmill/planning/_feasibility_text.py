@@ -18,18 +18,14 @@ WORDS = {True: "fits", False: "does not fit", None: "not known"}
 def lines(feasibility: Any) -> Iterator[str]:
     """Yield a line for each stage, then why some do not fit and what would, then sums and lines of `site.yaml`."""
     machine, verdicts = feasibility.machine, feasibility.verdicts
+    about = "this machine, no GPU" + (f", {size(machine.bytes)} free" if machine.bytes is not None else "")
     if machine.gpu:
         about = f"{machine.devices} GPUs of {size(machine.gpu.bytes)}, {size(machine.host)} of host memory for {machine.each}"
-    else:
-        about = "this machine, no GPU" + (f", {size(machine.bytes)} free" if machine.bytes is not None else "")
     yield f"{feasibility.plan.target} on {machine.name}: {about}"
     if not verdicts:
         yield "none of the stages to run loads weights"
         return
-    yield ""
-    yield from _table(verdicts)
-    yield ""
-    yield from _summary(feasibility)
+    yield from ("", *_table(verdicts), "", *_summary(feasibility))
     if machine.gpu:
         yield from site_lines.format_lines(verdicts, machine)
 

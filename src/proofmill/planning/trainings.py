@@ -188,7 +188,7 @@ class Training:
             link = gpu.link if machine.nodes_for(devices) == 1 else hours.NETWORK
             added += hours.exchanging(*sizes, micro_batches * ("sharded" in LAYOUTS[way.layout]), link)
         if way.layout == "fsdp2-offload":
-            inputs = memory.layer_inputs(self.network, round(way.rows * length), entry.precision, "fsdp2")
+            inputs = memory.layer_inputs(self.network, round(way.rows * length), entry.precision)
             added += hours.offloading(*sizes, inputs, devices, micro_batches)
         training = learned / devices + batches * added / 3600
         if not self.samples:

@@ -28,7 +28,6 @@ from transformers.utils import logging
 from trl.experimental.async_grpo import AsyncGRPOTrainer
 from trl.experimental.async_grpo.async_grpo_trainer import StepIntervalCallback
 from trl.experimental.async_grpo.packing import TREE_ATTENTION
-from trl.models.utils import prepare_fsdp
 from trl.trainer.callbacks import SyncRefModelCallback
 from trl.trainer.utils import add_fused_lm_head, create_model_from_path
 
@@ -36,7 +35,7 @@ from proofmill.runtime import processes
 from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.reasons import StopReason
 from proofmill.text.reasoning import OPENING, opens_thought
-from proofmill.training import adapters, advantages, rollout_log, rollout_rewards
+from proofmill.training import adapters, advantages, rollout_log, rollout_rewards, run
 from proofmill.training.asynchronous import attention
 from proofmill.training.asynchronous.packing import TrainedRollout, TrainedStep, distribute, tree
 from proofmill.training.asynchronous.rollout_queue import RolloutQueue
@@ -124,7 +123,7 @@ class AsyncGrpoTrainer(SavesReference, AsyncGRPOTrainer):
         )
         add_fused_lm_head(model, temperature=self.temperature)
         if self.is_fsdp_enabled:
-            return prepare_fsdp(model, self.accelerator)
+            return run.split_frozen(model, self.accelerator)
         return self.accelerator.prepare_model(model, evaluation_mode=True)
 
     def _update_reference(self) -> None:
