@@ -91,6 +91,8 @@ class Pool:
         self._jobs: queue.SimpleQueue[SandboxJob | None] = queue.SimpleQueue()
         self._living: set[Jail] = set()
         self._closing = False
+        self._lock, self._serving = threading.Lock(), workers  # the number of threads that can run a job
+        self._fault: BaseException = _closing_error()  # why the others cannot
         self._threads = [threading.Thread(target=self._serve, name=f"jail {n}", daemon=True) for n in range(workers)]
 
         for thread in self._threads:
@@ -107,11 +109,18 @@ class Pool:
             jail.kill()
         for thread in self._threads:
             thread.join()
-        while not self._jobs.empty():
-            fail(self._jobs.get(), _closing_error())
+        self._fail_queued(_closing_error())
 
     def add(self, job: SandboxJob) -> None:
-        self._jobs.put(job)
+        """Queue a job; fail it if no jail can be started any more."""
+        with self._lock:
+            self._jobs.put(job)
+            if not self._serving:
+                self._fail_queued(self._fault)
+
+    def _fail_queued(self, error: BaseException) -> None:
+        while not self._jobs.empty():
+            fail(self._jobs.get(), error)
 
     def _next(self, wait: bool) -> SandboxJob | None:
         while True:
@@ -162,6 +171,11 @@ class Pool:
             for job in jobs:
                 fail(job, error)
             if not self._closing:
+                with self._lock:
+                    self._serving -= 1
+                    self._fault = error
+                    if not self._serving:  # nobody else would run them
+                        self._fail_queued(error)
                 raise
         finally:
             self._stop(jail)

@@ -13,6 +13,7 @@ from transformers import Trainer
 from trl import GRPOTrainer
 
 from proofmill.runtime import processes
+from proofmill.runtime.progress import Progress
 from proofmill.text.reasoning import OPENING, opens_thought
 from proofmill.training import adapters, rollout_log, run
 from proofmill.training.losses import shared_prompts
@@ -50,10 +51,13 @@ class PolicyTrainer(GRPOTrainer):
         filled = [*prompts, *[prompts[-1]] * (share * processes.world() - len(prompts))]
         own = filled[processes.rank() * share :][:share]
         made: list[tuple[list[int], list[float] | None]] = []
+        progress = Progress(self.name, share, "attempts")
         for start in range(0, share, self.at_once):
             ids, logprobs = self._generate_single_turn(own[start : start + self.at_once], None, {}, 1)
             made += zip(ids, logprobs or [None] * len(ids), strict=True)
-            # It signals progress.
+            if not processes.rank():
+                progress.add(len(ids))
+            # It signals progress to the watchdog.
             self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)
         return gather_object(made)[: len(prompts)]
 
