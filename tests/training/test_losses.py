@@ -236,30 +236,27 @@ def formula(changes, logprobs, advantages, kinds: Objective, references, teacher
     }[kinds.loss]
 
 
-@pytest.mark.parametrize("flat", [False, True], ids=["padded", "flat"])
-@pytest.mark.parametrize("shift", [0.0, 0.4], ids=["on-policy", "stale"])
-@pytest.mark.parametrize("objective", [*OBJECTIVES])
-@pytest.mark.parametrize("loss", [*ESTIMATORS])
-@pytest.mark.parametrize(
-    "further", [{}, {"dual_clip": 1.5}, {"mask_divergence": 0.05}, {"kl": 0.1}, {"teacher_weight": 0.3}], ids=str
-)
-def test_gradient_is_that_of_the_formula_in_float64(loss, objective, shift, flat, further):
-    """Each objective with each estimator, in two micro-batches, on policy and stale: the papers' formulas by autograd."""
-    if "dual_clip" in further and objective in ("reinforce", "cispo"):
-        further = {}
+OPTIONS: list[dict] = [{}, {"dual_clip": 1.5}, {"mask_divergence": 0.05}, {"kl": 0.1}, {"teacher_weight": 0.3}]
+
+
+def both_gradients(kinds: Objective, shift: float, flat: bool, precision: torch.dtype = torch.float64):
+    """Return loss and gradients of our code, in two micro-batches, and those of the formula in float64.
+
+    `shift` is the deviation of old log-probabilities; `flat` packs the tokens.
+    """
     generator = torch.Generator().manual_seed(11)
     random = partial(torch.randn, generator=generator, dtype=torch.float64)
     scores = [random(length, 5) for length in LENGTHS]
     olds = [shift * random(length) for length in LENGTHS]
     gaps, lessons = ([random(length) for length in LENGTHS] for _ in range(2))
-    kinds = Objective(low=0.2, high=0.3, entropy=0.0, loss=loss, objective=objective, **further)
     gradients = []
     for ours in (True, False):
-        weights = [score.clone().requires_grad_() for score in scores]
+        dtype = precision if ours else torch.float64
+        weights = [score.to(dtype, copy=True).requires_grad_() for score in scores]
         logprobs = [torch.log_softmax(weight, dim=-1)[:, 0] for weight in weights]
-        old = [now.detach() + by for now, by in zip(logprobs, olds, strict=True)]
-        references = [now.detach() + by for now, by in zip(logprobs, gaps, strict=True)]
-        teachers = [now.detach() + by for now, by in zip(logprobs, lessons, strict=True)]
+        old = [now.detach() + by.to(dtype) for now, by in zip(logprobs, olds, strict=True)]
+        references = [now.detach() + by.to(dtype) for now, by in zip(logprobs, gaps, strict=True)]
+        teachers = [now.detach() + by.to(dtype) for now, by in zip(logprobs, lessons, strict=True)]
         if not ours:
             changes = [now - before for now, before in zip(logprobs, old, strict=True)]
             total = formula(changes, logprobs, ADVANTAGES, kinds, references, teachers)
@@ -267,7 +264,7 @@ def test_gradient_is_that_of_the_formula_in_float64(loss, objective, shift, flat
             gradients.append((total.detach(), [weight.grad for weight in weights]))
             continue
         step = Step(torch.tensor(LENGTHS), len(LENGTHS), sum(LENGTHS), sum(LENGTHS) + 1.0, MOST)
-        divisors_N = torch.as_tensor(ESTIMATORS[loss].divisors(step)).expand(len(LENGTHS)).double()
+        divisors_N = torch.as_tensor(ESTIMATORS[kinds.loss].divisors(step)).expand(len(LENGTHS)).double()
         total = torch.zeros(())
         for start in (0, 2):
             rows = range(start, start + 2)
@@ -276,7 +273,7 @@ def test_gradient_is_that_of_the_formula_in_float64(loss, objective, shift, flat
                 for each in (logprobs, old, references, teachers)
             ]
             mask_NT = pad_sequence([torch.ones(LENGTHS[n]) for n in rows], batch_first=True).bool()
-            per_row = [torch.tensor([float(values[n]) for n in rows], dtype=torch.float64)[:, None].expand_as(mask_NT)
+            per_row = [torch.tensor([float(values[n]) for n in rows], dtype=dtype)[:, None].expand_as(mask_NT)
                        for values in (ADVANTAGES, divisors_N.reciprocal())]  # fmt: skip
             now, before, reference, taught = columns
             some = [now, before, per_row[0], per_row[1] * mask_NT, torch.zeros_like(now), reference, taught]
@@ -288,7 +285,20 @@ def test_gradient_is_that_of_the_formula_in_float64(loss, objective, shift, flat
             part.backward(retain_graph=True)
             total = total + part.detach()
         gradients.append((total, [weight.grad for weight in weights]))
-    (value, found), (wanted_value, wanted) = gradients
+    return gradients
+
+
+@pytest.mark.parametrize("flat", [False, True], ids=["padded", "flat"])
+@pytest.mark.parametrize("shift", [0.0, 0.4], ids=["on-policy", "stale"])
+@pytest.mark.parametrize("objective", [*OBJECTIVES])
+@pytest.mark.parametrize("loss", [*ESTIMATORS])
+@pytest.mark.parametrize("further", OPTIONS, ids=str)
+def test_gradient_is_that_of_the_formula_in_float64(loss, objective, shift, flat, further):
+    """Each objective with each estimator, in two micro-batches, on policy and stale: the papers' formulas by autograd."""
+    if "dual_clip" in further and objective in ("reinforce", "cispo"):
+        further = {}
+    kinds = Objective(low=0.2, high=0.3, entropy=0.0, loss=loss, objective=objective, **further)
+    (value, found), (wanted_value, wanted) = both_gradients(kinds, shift, flat)
     assert value.item() == pytest.approx(wanted_value.item(), rel=1e-10, abs=1e-12)
     for one, other in zip(found, wanted, strict=True):
         assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
