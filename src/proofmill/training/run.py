@@ -182,6 +182,10 @@ def save(trainer: Any, tokenizer: Any, job: Job, folder: Path | None = None) -> 
         adapters.merge(trainer, state, job, folder)
     else:
         model = trainer.accelerator.unwrap_model(trainer.model)
+        if state:  # it has tied weights twice
+            once = {name for name, _ in model.named_parameters()}
+            twice = {name for name, _ in model.named_parameters(remove_duplicate=False)} - once
+            state = {name: weight for name, weight in state.items() if name not in twice}
         model.save_pretrained(folder, **({"state_dict": state} if state else {}))
     tokenizer.save_pretrained(folder)
     return folder
