@@ -373,7 +373,7 @@ def test_key_value_cache_has_the_bytes_of_the_real_one(precision, held):
 def test_rollouts_do_not_meet_gradients():
     """Learning and sampling are two sums that share the permanent part; the larger is what is needed."""
     found = memory.plan(QWEN, rows=1, tokens_per_row=64, reference=True, sampled=4096)
-    shared = {"weights", "optimizer", "reference", "bfloat16 copies", "reward models"}
+    shared = {"weights", "optimizer", "reference", "teacher", "bfloat16 copies", "reward models"}
     assert shared == set(found.learning) & set(found.sampling)
     assert found.needed == sum(found.sampling.values()) > sum(found.learning.values())
     assert found.largest == "key-value cache"
