@@ -174,7 +174,7 @@ class Pool:
                 with self._lock:
                     self._serving -= 1
                     self._fault = error
-                    if not self._serving:  # nobody else would run them
+                    if not self._serving:  # no other thread would run them
                         self._fail_queued(error)
                 raise
         finally:

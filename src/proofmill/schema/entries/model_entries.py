@@ -98,7 +98,7 @@ Schedule = Literal["cosine", "linear", "constant", "constant_with_warmup"]
 class Sft(Entry):
     """One row is a metric of a training step. The weights are in a folder next to the table."""
 
-    revision: ClassVar[int] = 3
+    revision: ClassVar[int] = 4
     cosmetic: ClassVar[tuple[str, ...]] = ("save_state",)
     model: WeightsRef = doc("Model to start training from.")
     examples: Annotated[str, Ref("examples")] = doc("Table whose kept rows are trained on.")
