@@ -882,7 +882,7 @@ def test_answer_truncated_inside_a_character_is_kept(ask):
 
 
 def test_unreachable_server_is_logged_at_growing_intervals(monkeypatch, tmp_path, capsys):
-    """Reason and tries are logged within a second, then at growing intervals; the last message has them too."""
+    """Reason and tries are logged before it gives up, then at growing intervals; the last message has them too."""
     monkeypatch.setenv("PROOFMILL_JUDGE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("PROOFMILL_CALL_STALL_SECONDS", "3")
     monkeypatch.setenv("PROOFMILL_CALL_TIMEOUT", "1")
@@ -895,7 +895,7 @@ def test_unreachable_server_is_logged_at_growing_intervals(monkeypatch, tmp_path
         pytest.raises(SystemExit, match=r"answered nothing for 0:0.*no connection: .*Connect call failed"),
     ):
         Asker("test/x", engine, journal, Budget(None, tmp_path / "calls", journal))(Requests(48, lambda: made))
-    assert lines[0][0] < 1.5 and 1 <= len(lines) <= 4
+    assert lines[0][0] < 3 and 1 <= len(lines) <= 4
     assert re.fullmatch(
         r"test/x  0 of 48 calls \(0 %\); api/judge cannot be reached \(1 try\): no connection: Cannot connect to host "
         r"127.0.0.1:9 \[Connect call failed \('127.0.0.1', 9\)\]",

@@ -70,6 +70,6 @@ def test_server_takes_weights_at_the_port_of_its_job(options_for, monkeypatch):
 
 
 def test_rollouts_that_fit_on_no_gpu_are_refused(options_for):
-    """On 12 GB the training and vLLM's own needs leave no room for a rollout."""
+    """On 10 GB the training and vLLM's own needs leave no room for a rollout."""
     with pytest.raises(SettingError, match=r"grpo/x: next to the training, .* room for one rollout of 16,384"):
-        options_for(12 * 10**9)
+        options_for(10 * 10**9)

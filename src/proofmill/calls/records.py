@@ -8,6 +8,7 @@ Differences from reading JSON and Parquet:
 """
 
 import contextlib
+import os
 import zlib
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -170,7 +171,12 @@ def any_rows(folder: Path) -> bool:
 
 def shards(folder: Path) -> list[Path]:
     """List the folders of an artifact's shards whose outputs are not yet in its own journal."""
-    return sorted((folder / SHARDS).glob("*-of-*"), key=lambda path: [int(n) for n in path.name.split("-of-")][::-1])
+    try:
+        names = os.listdir(folder / SHARDS)
+    except FileNotFoundError:  # no shard is there, or another process has just merged the last one
+        return []
+    numbered = [name for name in names if "-of-" in name]
+    return [folder / SHARDS / name for name in sorted(numbered, key=lambda name: [*map(int, name.split("-of-"))][::-1])]
 
 
 def journals(calls: Path) -> Iterator[Path]:
