@@ -39,7 +39,7 @@ from proofmill.schema.references import ancestors
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs/measurements"
 BLOCK = re.compile(r"(<!-- numbers: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)  # of a page, with its name
-CURVES = ("audit/grade", "audit/gap", "unscored")  # metrics of a training that pages show
+CURVES = ("audit/grade", "audit/gap", "unscored", "teacher/kl")  # metrics of a training that pages show
 SECONDS, ATTEMPTS = "training-seconds", "attempts"  # what a training or a table of responses took, at step 0
 # Fields of an attempt that the files do not keep; the metrics of such recipes do not read them.
 NOT_KEPT = (

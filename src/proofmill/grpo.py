@@ -106,7 +106,7 @@ def main(entry: Grpo, job: Job) -> None:
         trainer = trainers.GrpoTrainer(
             entry, job.name, rewards, kept_rollouts, cache, after, held_out, at_once, taught_by,
             model=model, args=config, train_dataset=data, processing_class=tokenizer,
-            reward_funcs=[_name_reward(name) for name in names or ["teacher"]],
+            reward_funcs=[_name_reward(name) for name in names or ["teacher"]],  # TRL takes no empty list
         )  # fmt: skip
         rollout_engines.report_at_once(job, model, trainer)
         trainer.reward_weights = trainer.reward_weights.new_tensor(weights or [0.0])
@@ -286,8 +286,7 @@ def open_rewards(
         for name, preference in entry.preferences.items()
         if kind_of(name) in ASKED
     }
-    rewarding = grader if Rewarding.columns(entry)[0] else None  # a teacher alone needs no grades
-    submission_graders = [one for one in (rewarding, audit, evaluator, *judges.values()) if one]
+    submission_graders = [one for one in (grader if entry.graded else None, audit, evaluator, *judges.values()) if one]
     summarizers = [entry.summarizer] if entry.summarizer else []
     with (
         open_engine.asking_for(job, *submission_graders, further=summarizers) as askers,

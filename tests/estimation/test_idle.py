@@ -44,4 +44,17 @@ def test_problems_keep_what_is_known_of_them():
 def test_without_attempts_nothing_is_forecast():
     """Problems without attempts have no part."""
     assert math.isnan(forecast_idle(count_values([]), 8)) and math.isnan(forecast_idle(count_values([[], []]), 8))
-    assert forecast_idle(count_values([[1, 1], []]), 8) == 1
+    assert forecast_idle(count_values([[1, 1], []]), 8) == pytest.approx(1)
+
+
+def test_one_attempt_at_each_problem_shows_nothing():
+    """Two attempts show how alike those at a problem are."""
+    assert math.isnan(forecast_idle(count_values([[0], [1], [1]]), 8))
+
+
+def test_rewards_with_as_many_values_as_attempts_are_never_idle():
+    """Twenty thousand groups of lengths take neither memory for all pairs nor minutes."""
+    lengths = np.random.default_rng(0).random((20_000, 8))
+    assert count_values(lengths).shape == (20_000, 65)
+    assert forecast_idle(count_values(lengths), 8) < 0.001
+    assert forecast_idle(count_values([*lengths, *np.zeros((20_000, 8))]), 8) == pytest.approx(0.5, abs=0.01)

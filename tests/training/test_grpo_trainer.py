@@ -419,3 +419,13 @@ def test_engine_with_other_log_probabilities_is_refused(apart, tokens, refused):
     engine_NT[1, :tokens] -= apart
     with pytest.raises(ServiceError, match=r"grpo/x: .*prompt: `row 1`") if refused else nullcontext():
         weight_sync.require_same("grpo/x", ours_NT, engine_NT, tokens_NT, lambda row: f"row {row}")
+
+
+@pytest.mark.parametrize(("unknown", "refused"), [(1, 0), (10, 0), (11, 1)])
+def test_engine_may_leave_out_log_probabilities_of_some_tokens(unknown, refused):
+    """Of up to half of a rollout's tokens; the others are compared. More say that the engine is broken."""
+    ours_NT, tokens_NT = torch.full((2, 20), -1.0), torch.ones(2, 20, dtype=torch.bool)
+    engine_NT = ours_NT.clone()
+    engine_NT[1, :unknown] = math.nan
+    with pytest.raises(ServiceError, match="prompt: `row 1`") if refused else nullcontext():
+        weight_sync.require_same("grpo/x", ours_NT, engine_NT, tokens_NT, lambda row: f"row {row}")

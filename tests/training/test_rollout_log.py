@@ -13,13 +13,16 @@ from proofmill.training import rollout_log
 from proofmill.training.rollout_log import RolloutLog, decode, entries
 from proofmill.training.rollout_rewards import Rewarded
 
+nan = float("nan")
 SCRIPT = Submission("s", None, None, "text \u2028 \u0085 of several kinds of line")
 
 
 def rows(step: int, reward: float):
     """Return one step with one rollout."""
     rewarded = Rewarded([Rollout(SCRIPT, Verdict(1.0, 7, "ok"), 3)], np.array([[reward]]), np.array([[True]]))
-    asked = [{"problem": "p", "prompt": "s", "question_tokens": 2, "token_ids": [7, 0], "logprobs": [-0.1234567, None]}]
+    asked = [
+        {"problem": "p", "prompt": "s", "question_tokens": 2, "token_ids": [7, 0], "logprobs": [-0.1234567, None, nan]}
+    ]
     counted = rewarded.mask_uncounted("drop")
     return entries("grpo/x", step, asked, rewarded, ["grade"], 1, counted, [0.0], [None], ["trained"])
 
@@ -38,7 +41,7 @@ def test_rollout_log_drops_what_came_after_its_checkpoint(tmp_path):
     frame = pl.read_parquet(tmp_path / "r.parquet")
     assert (frame["step"].to_list(), frame["reward_grade"].to_list()) == ([1, 2, 3], [1 / 7, 1 / 7, None])
     assert frame["token_ids"].to_list() == [[7, 0]] * 3
-    assert frame["logprobs"].to_list() == [[pytest.approx(-0.12346, abs=1e-4), None]] * 3
+    assert frame["logprobs"].to_list() == [[pytest.approx(-0.12346, abs=1e-4), None, None]] * 3
     assert frame.columns == [*ROLLOUT_COLUMNS, "reward_grade"]
     assert frame["text"].to_list() == [SCRIPT.text] * 3 and frame["rollout"].n_unique() == 3
 

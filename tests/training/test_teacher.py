@@ -8,7 +8,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mill import SMALL, Mill
-from proofmill.schema.errors import RecipeError, TableError
+from proofmill.analysis.replay import replay_run
+from proofmill.schema.errors import RecipeError, SettingError, TableError
 from proofmill.training import grpo_trainer as trainer_module
 from proofmill.training import memory
 from proofmill.training.rollouts import problems, teacher
@@ -51,6 +52,8 @@ def test_teacher_alone_is_approached_and_nothing_is_graded(taught, tmp_path):
     assert rollouts["use"].unique().to_list() == ["trained"] and not rollouts["unscored"].any()
     assert rollouts["grade"].null_count() == rollouts.height
     assert not {"reward", "grade", "frac_reward_zero_std"} & {row["metric"] for row in table.rows()}
+    with pytest.raises(SettingError, match="was trained by its teacher alone; expected a training with `rewards`"):
+        replay_run("grpo/x", mill.results)
     divergence = curve(table, "teacher/kl")
     assert sum(divergence[-5:]) < 0.7 * sum(divergence[:5])
     first = rollouts.filter(step=1)
@@ -133,6 +136,7 @@ def test_memory_plan_has_the_teacher(small):
         ({"max-staleness": 1}, "found `teacher` with `max-staleness`"),
         ({"teacher": None, "teacher-weight": 2.0, "rewards": {"grade": 1}}, "found `teacher-weight` without `teacher`"),
         ({"teacher": None}, "found no `rewards`, `preferences` or `teacher`"),
+        ({"audit": "rules"}, "found `audit` or `max-attack` with a `teacher` and no rewards"),
         ({"teacher": "base/other"}, "have tokenizers of their own; expected one vocabulary"),
     ],
 )

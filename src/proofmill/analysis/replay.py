@@ -83,6 +83,11 @@ class RescoredRun:
         self.path = table.weights() / ROLLOUTS
         self.preferences = {reference.partition("/")[2]: p["weight"] for reference, p in self.entry.preferences.items()}
         self.terms = Terms({**self.entry.rewards, **self.preferences}, self.entry.scale_rewards, self.entry.unscored)
+        if not self.terms.rewards:
+            raise SettingError(
+                f"{name}: was trained by its teacher alone; expected a training with `rewards` or `preferences`, whose advantages "
+                "can be computed again. Name such a training."
+            )
         again = f"Make them again: snakemake --forcerun {table.path} {table.path}"
         if not self.path.exists():
             raise TableError(f"{self.path}: no such file; expected the rollouts of {name}. {again}")

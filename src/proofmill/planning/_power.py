@@ -28,7 +28,7 @@ def forecasts(entry: Any, plan: Any) -> Iterator[str]:
     """Yield the forecasts of an entry of `scores` or `grpo` as sentences."""
     if isinstance(entry, Scores):
         yield from _forecast_differences(entry, plan)
-    if isinstance(entry, Grpo):
+    if isinstance(entry, Grpo) and not entry.teacher:  # who gives every group a signal
         yield from _forecast_idle_groups(entry, plan)
 
 
@@ -47,7 +47,7 @@ def _forecast_idle_groups(entry: Grpo, plan: Any) -> Iterator[str]:
         for row in Table(name, plan.results).rows("problem", "grade"):
             if row["problem"] in problems and row["grade"] is not None:
                 attempts.setdefault(row["problem"], []).append(row["grade"])
-        if attempts:
+        if any(len(grades_of) > 1 for grades_of in attempts.values()):
             best = models.index(model), name, model, attempts
     if attempts := best[-1]:
         counts_PV, sizes = idle.count_values(attempts.values()), (entry.group_size, 2 * entry.group_size)

@@ -172,7 +172,7 @@ class Feasibility:
         A call has the `expected-tokens`, or else the maximum. A model with a price per token is a service.
         """
         calls, fill = Counter[str](), self.fill
-        if rewarding := self.plan.grader(training.entry):
+        if getattr(training.entry, "graded", True) and (rewarding := self.plan.grader(training.entry)):
             calls.update(dict.fromkeys(rewarding.judges, round(training.count_rollouts())))
         for judge, number in self.plan.further_models(training.entry):
             calls[judge] += number or 0

@@ -237,7 +237,10 @@ ROLLOUT_COLUMNS: dict[str, tuple[Any, str]] = {
     "audit": (pl.Float64, "grade of the audit grader as a share of the points, if audited"),
     "unscored": (pl.Boolean, "a reward defined for this rollout is missing"),
     "rewards_defined": (pl.List(pl.String), "names of the rewards defined for this rollout"),
-    "advantage": (pl.Float64, "advantage in the policy-gradient update, which `spare` groups have no part in"),
+    "advantage": (
+        pl.Float64,
+        "advantage in the policy-gradient update, which `spare` groups have no part in; without the part of a `teacher`, which differs by token",
+    ),
 }
 
 # Attempts at held-out problems during a training.

@@ -176,7 +176,7 @@ class GrpoTrainer(SavesReference, PolicyTrainer):
         self._weigh(outputs)
         if self.accelerator.is_main_process:
             self._remember(done, idle_groups.name_uses(live_P, len(live_P) if needed is None else needed))
-        if not Rewarding.columns(self.entry)[0]:
+        if not self.entry.graded:  # of the reward that TRL needs, which is always 0
             for name in ("reward", "reward_std", "frac_reward_zero_std", "rewards/teacher/mean", "rewards/teacher/std"):
                 self._metrics["train"].pop(name, None)
         self._must_be_scored(further=done > 0)

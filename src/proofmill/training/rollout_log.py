@@ -4,6 +4,7 @@ A rollout log collects them during the training; at the end they become results/
 """
 
 import json
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import dropwhile
 from pathlib import Path
@@ -142,7 +143,10 @@ def entries(
 
 
 def _round(logprobs: Sequence[float | None] | None) -> list[float | None] | None:
-    return None if logprobs is None else [value if value is None else round(value, 5) for value in logprobs]
+    """Round for the log; an unknown value is null, since JSON has no NaN."""
+    if logprobs is None:
+        return None
+    return [round(value, 5) if value is not None and math.isfinite(value) else None for value in logprobs]
 
 
 def constant(rollouts: pl.LazyFrame, rewards: Sequence[str], *group: str) -> list[str]:

@@ -201,6 +201,11 @@ class Grpo(Entry):
         return [self.prompt, *([self.turn_prompt, self.summary_prompt] if self.summarizer else [])]
 
     @property
+    def graded(self) -> bool:
+        """True if rollouts are graded; a teacher alone needs no grades."""
+        return bool(self.rewards or self.preferences)
+
+    @property
     def block(self) -> int:
         """The number of steps that train on one rollout batch: `mini-batches`, repeated `iterations` times."""
         return self.mini_batches * self.iterations
@@ -211,8 +216,7 @@ class Grpo(Entry):
         return -(-self.steps // self.block)
 
     def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
-        graded = bool(self.rewards or self.preferences)  # a teacher alone needs no grades
-        return graded * (self.steps * self.problems_per_step * self.group_size // self.iterations)
+        return self.graded * (self.steps * self.problems_per_step * self.group_size // self.iterations)
 
     def other_calls(self, rows_of: Callable[[str], int | None]) -> dict[tuple[str, str | None], int | None]:
         """Estimate the calls by (grader, prompt) in addition to the reward grades, None if unknown.
@@ -241,7 +245,7 @@ class Grpo(Entry):
     def faults(self, context: Context) -> Iterator[str]:
         yield from context.grading_faults(self.grader, self.grader_prompt, self.schemes)
         yield from context.asking_faults("prompt", self.prompt)
-        if not (self.rewards or self.preferences or self.teacher):
+        if not (self.graded or self.teacher):
             yield "found no `rewards`, `preferences` or `teacher`; expected at least one. Set one."
         yield from self._teacher_faults(context)
         yield from self._preference_faults(context)
@@ -287,6 +291,8 @@ class Grpo(Entry):
             if self.teacher_weight is not None:
                 yield "found `teacher-weight` without `teacher`; expected the model that teaches as `teacher`. Set it."
             return
+        if not self.graded and (self.audit or self.max_attack is not None):
+            yield "found `audit` or `max-attack` with a `teacher` and no rewards; expected graded rollouts. Set `rewards`, or remove them."
         if self.idle != "count":
             yield f"found `idle: {self.idle}` with `teacher`, who gives every group a signal; expected `idle: count`. Remove `idle`."
         if self.max_staleness:

@@ -20,11 +20,13 @@ def require_same(
     name: str, ours_NT: torch.Tensor, engine_NT: torch.Tensor, tokens_NT: torch.Tensor, read: Callable[[int], str]
 ) -> None:
     """Raise ServiceError if the log-probabilities of a rollout's tokens differ; `read` returns the prompt of a row."""
-    counts_N = tokens_NT.sum(dim=1)
+    known_NT = tokens_NT & ~engine_NT.isnan()  # vLLM may give no log-probability of a single token
+    counts_N, known_N = tokens_NT.sum(dim=1), known_NT.sum(dim=1)
     ours_N, engine_N, apart_N = (
-        torch.where(tokens_NT, values, 0.0).sum(dim=1) / counts_N.clamp(min=1)
+        torch.where(known_NT, values, 0.0).sum(dim=1) / known_N
         for values in (ours_NT, engine_NT, (ours_NT - engine_NT).abs())
     )
+    apart_N = torch.where(2 * known_N < counts_N, torch.nan, apart_N)
     apart_N = torch.where(counts_N >= SHORTEST, apart_N, 0.0)
     if not len(apart_N) or apart_N.max() <= MOST:  # NaN is a fault
         return
@@ -33,6 +35,6 @@ def require_same(
         f"{name}: right after the engine has received the weights, its tokens of a rollout have a mean log-probability of "
         f"{engine_N[row]:.3f}, and of {ours_N[row]:.3f} by the trained weights (mean difference {apart_N[row]:.3f}; prompt: "
         f"`{read(row)[-80:]}`); expected at most {MOST}. The engine samples with other weights or at another temperature: "
-        "restart it (`vllm serve` with --logprobs-mode processed_logprobs) and rerun the same command to resume, or sample "
-        "with `engine: transformers`."
+        "restart it (docs/training.md has the --logprobs-mode of a server) and rerun the same command to resume, or sample with "
+        "`engine: transformers`."
     )
