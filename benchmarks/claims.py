@@ -29,12 +29,13 @@ from proofmill.metrics.metrics import METRICS
 from proofmill.schema.names import without_seed
 
 PAGE = seeds.ROOT / "docs/claims.md"
-RECIPE, SMOL = "nano-claims", "smol-seeds"
-RECIPES = (RECIPE, "nano-staleness", "nano-tuning", "nano-taught", "nano-taught-tuning", SMOL)
+RECIPE, IDLE, SMOL = "nano-claims", "nano-idle", "smol-seeds"
+RECIPES = (RECIPE, "nano-staleness", "nano-tuning", "nano-taught", "nano-taught-tuning", IDLE, SMOL)
 WAYS, ATTEMPTS, REWARDS = "scores/claims-ways-seeds", "scores/claims-attempts-seeds", "scores/claims-rewards-seeds"
 SCORES = (WAYS, ATTEMPTS, REWARDS)
 AUDIT_GRADE, AUDIT_GAP = "audit/grade", "audit/gap"  # metrics of a training
 EARLIER = seeds.FOLDER / "claims-of-three-seeds.csv"  # outcomes by the earlier rule: p over problems, seeds pooled
+SILENT = "frac_reward_zero_std"  # share of the groups without a signal
 GAP = 0.1  # share of the points: a judge this far above the checker has drifted from it
 COLORS = {"shown": "C0", "refuted": "C3"}
 Claims = Mapping[str, Mapping[str, Any]]
@@ -57,7 +58,7 @@ class Results:
                 self.groups[name] = groups = seeds.group(tables, entry)
                 self.rows[name], settled = scores.score_groups(groups, entry)
                 self.settled[name] = {claim.name: claim.to_stamp() for claim in settled}
-        for point in seeds.read_trainings(RECIPE, folder):
+        for point in (each for recipe in (RECIPE, IDLE) for each in seeds.read_trainings(recipe, folder)):
             by_seed = self.curves.setdefault((without_seed(point["name"]), point["metric"]), {})
             by_seed.setdefault(point["seed"], []).append((point["step"], point["value"]))
         self.entries = config.entries
@@ -256,6 +257,24 @@ def list_unscored(*names: str) -> Callable[[Results], Iterator[str]]:
     return lines
 
 
+def list_idle(results: Results) -> Iterator[str]:
+    """Yield how many groups had no signal in each third of two trainings, before and after replacement."""
+    lines = []
+    for name, metric in (("grpo/nano", SILENT), ("grpo/replaced", SILENT), ("grpo/replaced", "idle/left")):
+        if runs := results.curve(name, metric):
+            shares = [[value for _, value in run] for run in runs]
+            thirds = [
+                fmean(fmean(run[place * len(run) // 3 : (place + 1) * len(run) // 3]) for run in shares)
+                for place in range(3)
+            ]
+            shown = " | ".join(f"{share:.1%}" for share in thirds)
+            what = "after replacement" if metric != SILENT else "as drawn"
+            lines.append(f"| `{name}` | {what} | {shown} | {results.total(name, seeds.ATTEMPTS):,.0f} |")
+    if lines:
+        yield "| training | idle groups | first third | second | last | rollouts |"
+        yield from ("|---|---|---|---|---|---|", *lines)
+
+
 BLOCKS: dict[str, Callable[[Results], Iterator[str]]] = {
     "all": list_claims,
     "scores": list_scores,
@@ -268,6 +287,8 @@ BLOCKS: dict[str, Callable[[Results], Iterator[str]]] = {
     "dodge": list_unscored("grpo/dodge-drop", "grpo/dodge-zero"),
     "staleness": list_claims_of("scores/claims-staleness-seeds"),
     "taught": list_claims_of("scores/claims-taught-seeds"),
+    "idle": list_claims_of("scores/claims-idle-seeds"),
+    "idle-groups": list_idle,
     "taught-tuning": list_tuning("scores/taught-tuning-seeds"),
     "smol": list_smol_claims,
 }

@@ -25,6 +25,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import polars as pl
+
 from proofmill import scores
 from proofmill.artifacts.tables import Table
 from proofmill.config import yaml_files
@@ -33,13 +35,17 @@ from proofmill.metrics.attempt_table import AttemptTable, Rows
 from proofmill.metrics.score_rows import Cell
 from proofmill.runtime import durable
 from proofmill.schema.entries.scores_entry import Scores
+from proofmill.schema.kinds import ROLLOUTS
 from proofmill.schema.names import kind_of, parse_seed
 from proofmill.schema.references import ancestors
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs/measurements"
 BLOCK = re.compile(r"(<!-- numbers: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)  # of a page, with its name
-CURVES = ("audit/grade", "audit/gap", "unscored", "teacher/kl")  # metrics of a training that pages show
+CURVES = (  # metrics of a training that pages show
+    *("audit/grade", "audit/gap", "unscored", "teacher/kl"),
+    *("frac_reward_zero_std", "idle/left", "evaluate/grade"),
+)
 SECONDS, ATTEMPTS = "training-seconds", "attempts"  # what a training or a table of responses took, at step 0
 # Fields of an attempt that the files do not keep; the metrics of such recipes do not read them.
 NOT_KEPT = (
@@ -117,7 +123,7 @@ def _trainings(config: Config, names: Iterable[str], seed: int, results: Path) -
             cost[ATTEMPTS] = (
                 table.height
                 if kind == "responses"
-                else entry["steps"] * entry["problems_per_step"] * entry["group_size"]
+                else pl.scan_parquet(table.weights() / ROLLOUTS).select(pl.len()).collect().item()
             )
         curves = [(row["step"], row["metric"], row["value"]) for row in table.rows()] if kind == "grpo" else []
         points = [(0, metric, value) for metric, value in cost.items()]

@@ -69,6 +69,17 @@ def data() -> dict[str, Any]:
     return {name: entry for name, entry in ENTRIES.items() if not name.endswith("timed")}
 
 
+def configure(entries: dict[str, Any], folder: Path = Path()) -> None:
+    """Write the configuration of a folder."""
+    (folder / "config.yaml").write_text(json.dumps({"benchmark": entries}))
+
+
+def make(name: str, folder: Path = Path()) -> None:
+    """Make an artifact in a process of its own."""
+    command = [sys.executable, "-m", f"proofmill.{name.partition('/')[0]}", name]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+
 Found = dict[str, Any]  # processor and wall seconds of the loop, and the tokens and the digest of each step's rollouts
 
 
@@ -101,9 +112,7 @@ def ours(kind: str, steps: int) -> Found:
     from proofmill.artifacts import jobs
     from proofmill.training import run
 
-    Path("config.yaml").write_text(
-        json.dumps({"benchmark": {**data(), f"{kind}/timed": {**ENTRIES[f"{kind}/timed"], "steps": steps}}})
-    )
+    configure({**data(), f"{kind}/timed": {**ENTRIES[f"{kind}/timed"], "steps": steps}})
     found, rollouts, train = {}, Rollouts(), run.train
 
     def clocked(trainer: Any, *more: Any, **named: Any) -> float:
@@ -266,13 +275,11 @@ def main() -> None:
         found = {"ours": ours, "bare": bare}[options.child](options.kinds[0], options.steps)
         print(json.dumps(found))
         return
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "config.yaml").write_text(json.dumps({"benchmark": data()}))
-        for made in data():
-            kind = made.partition("/")[0]
-            command = [sys.executable, "-m", f"proofmill.{kind}", made]
-            subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        configure(data(), folder)
+        for name in data():
+            make(name, folder)
         for kind in options.kinds:
             compare(kind, options.steps * LONGER[kind], options.pairs, folder)
 
