@@ -117,7 +117,6 @@ def _trainings(config: Config, names: Iterable[str], seed: int, results: Path) -
         kind, table = kind_of(name), Table(name, results)
         if parse_seed(name) != seed or kind not in ("sft", "grpo", "responses") or "@" in name.split("@seed-")[0]:
             continue
-        entry = table.stamp["entry"]
         cost = {SECONDS: table.stamp.get("training_seconds")}
         if kind != "sft":
             cost[ATTEMPTS] = (
