@@ -30,7 +30,7 @@ from proofmill.schema.names import without_seed
 
 PAGE = seeds.ROOT / "docs/claims.md"
 RECIPE, IDLE, SMOL = "nano-claims", "nano-idle", "smol-seeds"
-RECIPES = (RECIPE, "nano-staleness", "nano-tuning", "nano-taught", "nano-taught-tuning", IDLE, SMOL)
+RECIPES = (RECIPE, "nano-staleness", "nano-tuning", "nano-taught", "nano-taught-tuning", "smol-taught", IDLE, SMOL)
 WAYS, ATTEMPTS, REWARDS = "scores/claims-ways-seeds", "scores/claims-attempts-seeds", "scores/claims-rewards-seeds"
 SCORES = (WAYS, ATTEMPTS, REWARDS)
 AUDIT_GRADE, AUDIT_GAP = "audit/grade", "audit/gap"  # metrics of a training
@@ -287,6 +287,7 @@ BLOCKS: dict[str, Callable[[Results], Iterator[str]]] = {
     "dodge": list_unscored("grpo/dodge-drop", "grpo/dodge-zero"),
     "staleness": list_claims_of("scores/claims-staleness-seeds"),
     "taught": list_claims_of("scores/claims-taught-seeds"),
+    "smol-taught": list_claims_of("scores/smol-taught-seeds"),
     "idle": list_claims_of("scores/claims-idle-seeds"),
     "idle-groups": list_idle,
     "taught-tuning": list_tuning("scores/taught-tuning-seeds"),
