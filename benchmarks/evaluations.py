@@ -1,4 +1,4 @@
-"""Measure what held-out evaluations take beside their own rollouts, at the size of `nano`.
+"""Measure what held-out evaluations take next to their own rollouts, at the size of `nano`.
 
     python benchmarks/evaluations.py [--steps 16] [--every 8] [--rows 256]
 
