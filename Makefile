@@ -8,6 +8,8 @@ LOCK ?= envs/cpu.txt
 BIN := $(VENV)/bin
 # The environment of the tools for lock files: uv, pip-audit, and a pip that reads licenses.
 TOOLS := $(VENV)/tools
+# The environment that builds the web site.
+SITE ?= $(VENV)/site
 PIP_FLAGS := --quiet --disable-pip-version-check --no-deps --no-build-isolation
 PIP := $(BIN)/python -m pip install $(PIP_FLAGS)
 CORES ?= all
@@ -20,7 +22,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Only recipes that need the hub unset this.
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help run smol install-gpu test test-all test-fast test-slow test-long test-pipeline test-vllm test-slurm test-browser lint format docs lock audit clean
+.PHONY: help run smol install-gpu test test-all test-fast test-slow test-long test-pipeline test-vllm test-slurm test-browser lint format docs site lock audit clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -74,16 +76,20 @@ format: $(VENV)/ready ## fix style and formatting
 docs: $(VENV)/ready ## generate docs/kinds/, docs/papers/ and workflow/config.schema.json
 	$(BIN)/python -m proofmill.config.manual
 
+site: $(SITE)/ready ## build the web site of docs/ into build/site, with search, and check its links; list external ones
+	$(SITE)/bin/mkdocs build --quiet --strict
+
 lock: $(TOOLS)/ready ## update envs/ from pyproject.toml, keeping versions; UPGRADE=--upgrade takes the newest
 	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) pyproject.toml --extra cpu --group dev \
 	  --excludes envs/excludes.txt --excludes envs/cpu-excludes.txt --output-file envs/cpu.txt >/dev/null
 	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) pyproject.toml --extra gpu --group dev \
 	  --excludes envs/excludes.txt --output-file envs/gpu.txt >/dev/null
 	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) --group tools --output-file envs/tools.txt >/dev/null
+	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) --group site --output-file envs/site.txt >/dev/null
 	$(TOOLS)/bin/python envs/licenses.py
 
 audit: $(TOOLS)/ready ## check pinned packages for known vulnerabilities; AUDIT=--offline-ok accepts that no service answers
-	$(TOOLS)/bin/python envs/audit.py $(AUDIT) envs/cpu.txt envs/gpu.txt envs/tools.txt
+	$(TOOLS)/bin/python envs/audit.py $(AUDIT) envs/cpu.txt envs/gpu.txt envs/tools.txt envs/site.txt
 
 define NEEDS_PYTHON
 @$(if $(PYTHON),$(PYTHON),false) -c "import ensurepip, venv" 2>/dev/null || { \
@@ -105,9 +111,11 @@ $(VENV)/ready: $(LOCK) pyproject.toml
 	touch $@
 
 $(TOOLS)/ready: envs/tools.txt
+$(SITE)/ready: envs/site.txt
+$(TOOLS)/ready $(SITE)/ready:
 	$(NEEDS_PYTHON)
-	$(PYTHON) -m venv $(TOOLS)
-	$(TOOLS)/bin/python -m pip install $(PIP_FLAGS) --require-hashes -r envs/tools.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install $(PIP_FLAGS) --require-hashes -r $<
 	touch $@
 
 clean: ## delete the environment; results are kept

@@ -19,7 +19,7 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-LOCKS = ("cpu", "gpu", "tools")
+LOCKS = ("cpu", "gpu", "tools", "site")
 PAGE = ROOT / "docs/licenses.md"
 RULES = tomllib.loads((ROOT / "envs/licenses.toml").read_text(encoding="utf-8"))
 PAGE_TEXT = """# Licenses

@@ -27,7 +27,8 @@ from proofmill.answers.final_answers import (
     read_pair,
 )
 from proofmill.answers.reading import formulas
-from proofmill.answers.verifier import CHUNK, WINDOW, Verifier, _parse_in_two_stages, _Worker
+from proofmill.answers.verifier import CHUNK, WINDOW, Verifier, _Worker
+from proofmill.answers.workers import parse_in_two_stages
 from proofmill.schema.errors import VerifierError
 
 # SymPy would compute for hours; both are answers that a counting problem may have.
@@ -173,7 +174,7 @@ def two_stages(monkeypatch):
     from latex2sympy2_extended import latex2sympy2
 
     monkeypatch.setattr(latex2sympy2, "PSParser", latex2sympy2.PSParser)
-    _parse_in_two_stages()
+    parse_in_two_stages()
 
 
 def shown(forms: list[str]) -> list[str]:

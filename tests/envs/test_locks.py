@@ -34,7 +34,7 @@ DIRECT = {
         lock: [*PROJECT["project"]["dependencies"], *of_extra(lock), *PROJECT["dependency-groups"]["dev"]]
         for lock in ("cpu", "gpu")
     },
-    "tools": PROJECT["dependency-groups"]["tools"],
+    **{lock: PROJECT["dependency-groups"][lock] for lock in ("tools", "site")},
 }
 # Dependencies that are run, not imported: Snakemake with its cluster plugin, and the form parser of Starlette.
 RUN = {"python-multipart", "snakemake-executor-plugin-slurm"}

@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import os
-import resource
 import select
 import signal
 import socket
@@ -26,12 +25,11 @@ from proofmill.answers.final_answers import (
     by_integers,
     check_canaries,
     check_of,
-    compare,
     gold_form,
     judge,
-    read_gold,
     read_pair,
 )
+from proofmill.answers.workers import Starter, judge_pairs, parse_in_two_stages
 from proofmill.schema.errors import VerifierError
 
 # -------------------------------------------------------------------------------------------------------------- workers
@@ -40,6 +38,7 @@ MEMORY = 2 << 30  # bytes of address space of a worker; SymPy with its caches ta
 _PATIENCE = 12  # wall-clock limit as a multiple of a pair's seconds, for a pair that waits instead of computing
 _DEATH_OF_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 _REPLY = struct.Struct("i")
+_FORKS = sys.platform == "linux"  # elsewhere each worker starts alone, and its limit is in wall-clock time
 
 
 def serve(line: socket.socket, parent: int, seconds: float, canaries: Sequence[tuple[str, str]]) -> None:
@@ -49,7 +48,7 @@ def serve(line: socket.socket, parent: int, seconds: float, canaries: Sequence[t
     process id. A message with a process id kills that worker; the reply is its exit code. The server has no threads,
     and ends within a second after its parent.
     """
-    _parse_in_two_stages()
+    parse_in_two_stages()
     line.sendall(",".join(judge(gold, text).status for gold, text in canaries).encode() + b"\n")
     while os.getppid() == parent:  # an end of file is not enough: another process may hold a copy of the other end
         if not select.select([line], [], [], 1.0)[0]:
@@ -73,57 +72,24 @@ def serve(line: socket.socket, parent: int, seconds: float, canaries: Sequence[t
 
 
 def _work(pipe: Connection, seconds: float) -> None:
-    """Run a worker, which judges chunks of pairs, each pair with a time limit.
+    """Run a worker of the server process.
 
-    At the limit no handler is called: the signal's default action ends the process, whatever it is doing.
+    At a time limit no handler is called: the signal's default action ends the process, whatever it is doing.
     """
+    import resource
+
     ctypes.CDLL(None).prctl(_DEATH_OF_PARENT, signal.SIGKILL)
     for number in (signal.SIGPROF, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF, signal.SIGALRM))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    with contextlib.suppress(EOFError, ConnectionError):  # the verifier has ended
-        while True:
-            for pair in pipe.recv():
-                _set_clock(seconds)
-                gold = read_gold(pair.gold)
-                pipe.send(None)  # if the process dies after this, the answer is the cause
-                _set_clock(seconds)
-                verdict = compare(pair, *gold)
-                _set_clock(0)
-                pipe.send(verdict)
+    judge_pairs(pipe, seconds, _set_clock)
 
 
 def _set_clock(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, _PATIENCE * seconds)
-
-
-def _parse_in_two_stages() -> None:
-    """Make the parser predict as ANTLR advises: by SLL, and by LL, its default, if SLL finds no tree.
-
-    If SLL finds a tree, LL would find the same one (antlr4, PredictionMode), and SLL is several times faster.
-    """
-    from antlr4.atn.PredictionMode import PredictionMode
-    from antlr4.error.Errors import ParseCancellationException
-    from antlr4.error.ErrorStrategy import BailErrorStrategy
-    from latex2sympy2_extended import latex2sympy2
-
-    class TwoStages(latex2sympy2.PSParser):
-        _errHandler: Any
-
-        def math(self) -> Any:
-            handler, self._errHandler = self._errHandler, BailErrorStrategy()
-            self._interp.predictionMode = PredictionMode.SLL
-            try:
-                return super().math()
-            except ParseCancellationException:
-                self._errHandler, self._interp.predictionMode = handler, PredictionMode.LL
-                self.reset()
-                return super().math()
-
-    latex2sympy2.PSParser = TwoStages
 
 
 class _Server:
@@ -187,7 +153,7 @@ class _Entry:
 class _Worker:
     """The parent's view of a worker: a pipe, and the pairs that were sent and have no verdict yet."""
 
-    def __init__(self, server: _Server):
+    def __init__(self, server: _Server | Starter):
         self.server = server
         self.pipe, self.id = server.start()
         self.chunk: deque[_Entry] = deque()
@@ -235,12 +201,13 @@ class Verifier:
     """
 
     def __init__(self, workers: int | None = None, seconds: float = SECONDS):
-        self.workers, self.seconds = len(os.sched_getaffinity(0)) if workers is None else workers, seconds
+        processors = os.sched_getaffinity(0) if _FORKS else range(os.cpu_count() or 1)
+        self.workers, self.seconds = len(processors) if workers is None else workers, seconds
         if self.workers < 1 or not seconds > 0:
             raise VerifierError(
                 f"verifier: {workers} workers and {seconds} s; expected at least 1 worker and more than 0 s."
             )
-        self._server: _Server | None = None
+        self._server: _Server | Starter | None = None
         self._crew: list[_Worker] = []
         self._memory: OrderedDict[AnswerPair, _Entry] = OrderedDict()
         self._busy = False
@@ -249,7 +216,7 @@ class Verifier:
         pairs = [read_pair(gold, text)[1] for gold, text, _ in CANARIES]
         decisions = [pair if isinstance(pair, Decision) else by_integers(pair) for pair in pairs]
         check_canaries([decision and decision.status for decision in decisions])
-        self._server = _Server(self.seconds)
+        self._server = None
         self._crew = [self._hire() for _ in range(self.workers)]
         return self
 
@@ -345,7 +312,7 @@ class Verifier:
         code = dead.end()
         if dead.chunk:
             entry = dead.chunk.popleft()
-            timed_out = code in (-signal.SIGPROF, -signal.SIGALRM)
+            timed_out = code in ((-signal.SIGPROF, -signal.SIGALRM) if _FORKS else (1,))
             cause = f"took longer than {self.seconds:g} s" if timed_out else f"its worker died (exit code {code})"
             entry.verdict = (
                 Decision("unparsable", cause) if dead.has_gold else Decision("no-gold", f"gold answer: {cause}")
@@ -356,10 +323,10 @@ class Verifier:
         return self._hire()
 
     def _hire(self) -> _Worker:
-        self._server = self._server or _Server(self.seconds)
+        self._server = self._server or (_Server if _FORKS else Starter)(self.seconds)
         try:
             return _Worker(self._server)
         except OSError:  # the server has died, and its workers with it
             self._server.end()
-            self._server = _Server(self.seconds)
+            self._server = (_Server if _FORKS else Starter)(self.seconds)
             return _Worker(self._server)
