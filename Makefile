@@ -77,7 +77,8 @@ docs: $(VENV)/ready ## generate docs/kinds/, docs/papers/ and workflow/config.sc
 	$(BIN)/python -m proofmill.config.manual
 
 site: $(SITE)/ready ## build the web site of docs/ into build/site, with search, and check its links; list external ones
-	$(SITE)/bin/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet --strict
+	@echo "build/site/index.html; external links, not checked: build/external-links.txt"
 
 lock: $(TOOLS)/ready ## update envs/ from pyproject.toml, keeping versions; UPGRADE=--upgrade takes the newest
 	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) pyproject.toml --extra cpu --group dev \
