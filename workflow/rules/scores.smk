@@ -11,7 +11,12 @@ rule scores:
         parents("scores"),
     output:
         table=f"{RESULTS}/scores/{{name}}.parquet",
-        page=report(f"{RESULTS}/scores/{{name}}.md", category="Scores"),
+        page=report(
+            f"{RESULTS}/scores/{{name}}.md",
+            caption="../report/scores.rst",
+            category="Scores",
+            labels={"entry": "{name}"},
+        ),
     threads: 1
     resources:
         engine="transformers",

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from proofmill.runtime import environment, processes
 from proofmill.runtime.cluster import slurm
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, *(each for each in signal.Signals if each.name == "SIGUSR1"))  # not on Windows
 LAST_WORDS = 30.0  # seconds before the walltime for a stopped job to log and requeue
 
 

@@ -135,7 +135,7 @@ class Sft(Entry):
     )
     packing: bool = doc("Pack examples into rows of `max-length` tokens, without attention between them.", False)
     lora: Adapter | None = doc(
-        "Train LoRA adapters: `{rank: , alpha: , dropout: , layers: , quantized: }`. They are merged into the weights at the end. By default, all weights are trained.",
+        "Train LoRA adapters: `{rank: , alpha: , dropout: , target_modules: , quantized: }`. They are merged into the weights at the end. By default, all weights are trained.",
         None,
     )
     evaluate: Annotated[str, Ref("examples")] | None = doc("Other examples to compute the evaluation loss on.", None)
