@@ -14,9 +14,19 @@ from proofmill.__main__ import parser
 from proofmill.config import yaml_files
 from proofmill.config.config import expand
 
-PLACEHOLDERS = {"TARGET", "mine", "own", "...", "NAME", "RECIPE", "scores/judged"}  # recipes of the reader's own
+PLACEHOLDERS = {
+    "TARGET",
+    "mine",
+    "first-look",
+    "my-recipe",
+    "own",
+    "...",
+    "NAME",
+    "RECIPE",
+    "scores/judged",
+}  # recipes of the reader's own
 WITH_VALUE = ("--configfile", "--set-resources", "--workflow-profile", "--profile", "--cores", "--quiet", "--until")
-WITH_VALUE += ("--snakefile", "-s", "--config", "--directory")
+WITH_VALUE += ("--snakefile", "-s", "--reporter", "--config", "--directory")
 
 
 def commands(page) -> list[list[str]]:

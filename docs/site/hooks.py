@@ -73,7 +73,10 @@ def add_page(files: Files, config, target: str) -> None:
     path, uri = ROOT / target, address(target)
     if path.is_dir():
         names = sorted(each.name + "/" * each.is_dir() for each in path.iterdir() if each.name[0] not in "._")
-        shown = [f"[{name}]({name})" if (path / name).suffix == ".md" and target[:5] == "docs/" else f"`{name}`" for name in names]
+        shown = [
+            f"[{name}]({name})" if (path / name).suffix == ".md" and target[:5] == "docs/" else f"`{name}`"
+            for name in names
+        ]
         text = f"# {target}\n\n" + "".join(f"- {name}\n" for name in shown)
     elif path.suffix == ".ipynb":
         text = notebook(path)
@@ -104,7 +107,7 @@ def notebook(path: Path) -> str:
 
 
 def on_page_markdown(markdown: str, page, config, files: Files) -> str:
-    """Point the links of a page to pages of the site, and note external ones."""
+    """Return a page whose links lead to pages of the site, and note external ones."""
     uri = page.file.src_uri
     origin = ORIGIN[uri]
 

@@ -70,7 +70,9 @@ def test_syntax_is_that_of_every_supported_python(version):
     paths = [*(ROOT / "src").rglob("*.py"), ROOT / "setup.py"]
     assert len(paths) > 200
     for path in paths:
-        ast.parse(path.read_text(encoding="utf-8"), filename=str(path), feature_version=(3, min(minor, sys.version_info[1])))
+        ast.parse(
+            path.read_text(encoding="utf-8"), filename=str(path), feature_version=(3, min(minor, sys.version_info[1]))
+        )
 
 
 def test_library_works_without_linux():
@@ -121,7 +123,8 @@ def test_release_works_in_a_bare_environment(built, version, form, tmp_path):
     run = {"cwd": tmp_path, "capture_output": True, "text": True, "check": False}
     run["env"] = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     examples = [own, ROOT / "tests/fixtures/without_linux.py", ROOT / "docs/library.md"]
-    assert (done := subprocess.run(examples, **run)).returncode == 0, done.stdout + done.stderr
+    done = subprocess.run(examples, **run)
+    assert done.returncode == 0, done.stdout + done.stderr
     assert subprocess.run([tmp_path / "env/bin/proofmill", "--version"], **run).stdout.split()[-1] == __version__
     listed = subprocess.run([own, "-c", "import torch"], **run)
     assert "ModuleNotFoundError" in listed.stderr  # the environment is bare

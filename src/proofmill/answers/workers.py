@@ -57,9 +57,9 @@ def work_alone(pipe: Connection, seconds: float) -> None:
     """Run a worker that was started alone: judge the known answers, then pairs, without a limit of memory."""
     parse_in_two_stages()
     pipe.send([judge(gold, text).status for gold, text, _ in CANARIES])
-    sys.stderr = open(os.devnull, "w")  # of alarms
     try:
-        judge_pairs(pipe, 3 * seconds, _set_alarm)
+        with open(os.devnull, "w") as sys.stderr:  # for messages of alarms
+            judge_pairs(pipe, 3 * seconds, _set_alarm)
     finally:
         os._exit(2)  # an alarm exits with 1
 
