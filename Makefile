@@ -47,7 +47,7 @@ test-fast: $(VENV)/ready $(TOOLS)/ready ## tests without training, complete runs
 test-slow: $(VENV)/ready ## trainings, and one complete run of each sort, with vLLM, SLURM and a browser
 	$(PYTEST) -n 3 -m "not long and (slow or pipeline or vllm or slurm or browser)"
 
-test-long: $(VENV)/ready ## tests that `make test` omits (pytest marker `long`)
+test-long: $(VENV)/ready $(SITE)/ready ## tests that `make test` omits (pytest marker `long`)
 	$(PYTEST) -n 3 -m long
 
 test-pipeline: $(VENV)/ready ## complete runs of Snakemake at reduced sizes

@@ -1,6 +1,7 @@
 """The web site of docs/, its notebook, and the figures of pages that `proofmill plan` computes."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import notebooks
 from mill import ROOT
 
 NOTEBOOK = ROOT / "docs/notebooks/first-look.ipynb"
-SITE = Path(sys.executable).parents[1] / "site/bin/mkdocs"
+SITE = Path(os.environ.get("SITE", Path(sys.executable).parents[1] / "site"), "bin/mkdocs")
 PAGES = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
 
 

@@ -128,6 +128,5 @@ def test_release_works_in_a_bare_environment(built, version, form, tmp_path):
     assert subprocess.run([tmp_path / "env/bin/proofmill", "--version"], **run).stdout.split()[-1] == __version__
     listed = subprocess.run([own, "-c", "import torch"], **run)
     assert "ModuleNotFoundError" in listed.stderr  # the environment is bare
-    (tmp_path / "config.yaml").write_text("mine:\n  problems/a: {source: arithmetic, rows: 8, seed: 1}\n")
-    planned = subprocess.run([tmp_path / "env/bin/proofmill", "manual", "problems"], **run)
-    assert planned.returncode == 0 and "Fields" in planned.stdout, planned.stderr
+    stages = subprocess.run([tmp_path / "env/bin/proofmill", "plan", "mine"], **run)
+    assert stages.returncode and "pip install 'proofmill[pipeline]'" in stages.stdout + stages.stderr
