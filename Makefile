@@ -78,7 +78,7 @@ docs: $(VENV)/ready ## generate docs/kinds/, docs/papers/ and workflow/config.sc
 
 site: $(SITE)/ready ## build the web site of docs/ into build/site, with search, and check its links; list external ones
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet --strict
-	@echo "build/site/index.html; external links, not checked: build/external-links.txt"
+	@echo "Read it: python -m http.server --directory build/site. External links, not checked: build/external-links.txt"
 
 lock: $(TOOLS)/ready ## update envs/ from pyproject.toml, keeping versions; UPGRADE=--upgrade takes the newest
 	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) pyproject.toml --extra cpu --group dev \

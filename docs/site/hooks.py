@@ -133,12 +133,15 @@ class Page(HTMLParser):
     def __init__(self, text: str):
         super().__init__()
         self.links: set[str] = set()
+        self.loaded: set[str] = set()  # scripts and styles
         self.anchors: set[str] = set()
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         named = dict(attrs)
         self.links |= {named[key] for key in ("href", "src") if named.get(key)}
+        if tag in ("script", "link") and named.get("rel") != "canonical":
+            self.loaded |= {named[key] for key in ("href", "src") if named.get(key)}
         self.anchors |= {named[key] for key in ("id", "name") if named.get(key)}
 
 
@@ -155,8 +158,8 @@ def on_post_build(config) -> None:
 
 
 def broken(path: Path, page: Page, pages: dict[Path, Page], site: Path) -> list[str]:
-    """Return the links of a built page whose file or anchor does not exist."""
-    faults = []
+    """Return the links of a built page whose file or anchor does not exist, and scripts of other hosts."""
+    faults = [f"{path.relative_to(site)}: loads {link}" for link in page.loaded if urlsplit(link).netloc]
     for link in page.links:
         parts = urlsplit(link)
         if parts.scheme or link.startswith("//"):

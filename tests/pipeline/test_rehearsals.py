@@ -27,7 +27,17 @@ SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano", "absolute-zero"
 OTHERS = (
     *("real-corpus", "gold-answers", "grader-study", "imo-bench", "nano-claims", "nano-tuning", "nano-staleness"),
     *("nano-taught", "nano-taught-tuning", "nano-idle"),
-    *("nano-scaffolds", "smol", "smol-taught", "smol-taught-tuning", "smol-gsm8k", "smol-proofs", "absolute-zero-nano", "released", "openr1-distill"),
+    *(
+        "nano-scaffolds",
+        "smol",
+        "smol-taught",
+        "smol-taught-tuning",
+        "smol-gsm8k",
+        "smol-proofs",
+        "absolute-zero-nano",
+        "released",
+        "openr1-distill",
+    ),
 )
 RECIPES = (*OTHERS, *SYSTEMS)
 # The systems again, with other weights, tables or one part changed: `make test-all` rehearses them.
@@ -168,7 +178,15 @@ def test_rehearsed_claims_fill_their_page(rehearsed, tmp_path, monkeypatch):
     page, old = tmp_path / "claims.md", (ROOT / "docs/claims.md").read_text(encoding="utf-8")
     page.write_text(old, encoding="utf-8")
     script = runpy.run_path(str(ROOT / "benchmarks/claims.py"))
-    for recipe in ("nano-claims", "nano-staleness", "nano-tuning", "nano-taught", "nano-taught-tuning", "nano-idle", "smol-taught"):
+    for recipe in (
+        "nano-claims",
+        "nano-staleness",
+        "nano-tuning",
+        "nano-taught",
+        "nano-taught-tuning",
+        "nano-idle",
+        "smol-taught",
+    ):
         script["seeds"].write(rehearsed.config, recipe, 0, rehearsed.results, tmp_path / "kept")
     script["main"](rehearsed.config, tmp_path / "kept", page)
     text = page.read_text(encoding="utf-8")

@@ -18,11 +18,7 @@ from contextlib import contextmanager
 from proofmill.runtime import environment, processes
 from proofmill.runtime.cluster import slurm
 
-SIGNALS = (
-    signal.SIGTERM,
-    signal.SIGINT,
-    *(each for each in signal.Signals if each.name == "SIGUSR1"),
-)  # not on Windows
+SIGNALS = tuple(each for each in signal.Signals if each.name in ("SIGTERM", "SIGINT", "SIGUSR1"))  # Windows: two
 LAST_WORDS = 30.0  # seconds before the walltime for a stopped job to log and requeue
 
 
