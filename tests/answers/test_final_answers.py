@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proofmill.answers import final_answers
+from proofmill.answers import final_answers, verifier
 from proofmill.answers.extraction import extract, find_boxes, normal
 from proofmill.answers.final_answers import (
     CANARIES,
@@ -485,3 +485,18 @@ def test_solutions_of_math_give_their_gold_answer(records, pool):
     assert all(check.detail for _, check in failures if check.status == "unparsable")
     for gold, check in failures:  # the gold column lost a part of the answer: `\text`, degrees
         assert check.status == "unparsable" or set(gold) - set("{}, ") <= set(check.answer), (gold, check)
+
+
+def test_workers_that_no_process_forks_give_the_same_checks_and_end_at_the_limit(monkeypatch):
+    """As on macOS and Windows: known answers are judged, a pair that hangs is ended, and the next one has a verdict."""
+    pairs = [
+        ("0.5", r"\boxed{\frac{1}{2}}"),
+        hanging(HANGS[1]),
+        (r"\sqrt2", r"\boxed{2/\sqrt2}"),
+        (r"\frac{", r"\boxed{1}"),
+    ]
+    monkeypatch.setattr(verifier, "_FORKS", False)
+    with Verifier(1, seconds=2) as alone:
+        checks = list(alone.check(pairs))
+    assert [check.status for check in checks] == ["correct", "unparsable", "correct", "no-gold"]
+    assert checks[1].detail == "took longer than 2 s"
