@@ -39,6 +39,8 @@ JobScheduler.exit_gracefully = lambda *args: _thread.start_new_thread(exit_grace
 NOISE = ("Building DAG", "Using shell", "Select jobs to execute", "Execute ", "RuleException:\nCalledProcessError")
 if Quietness.PROGRESS in (workflow.output_settings.quiet or ()):
     logger.addFilter(lambda record: not str(record.msg).startswith(NOISE))
+# Snakemake's records do not decide a rebuild, so those that are missing mean nothing.
+workflow.log_metadata_info = lambda *_: None
 # Jobs read which artifacts are forced from this variable. The Kubernetes executor reads it before `onstart`.
 os.environ.setdefault("PROOFMILL_FORCE", "")
 

@@ -109,7 +109,13 @@ def main() -> None:
         options.run(options)
         sys.stdout.flush()
     except ProofmillError as error:
+        if getattr(options, "json", False):
+            from proofmill.cli.config_options import print_json
+
+            print_json(options.command, {"error": {"type": type(error).__name__, "messages": str(error).split("\n")}})
         sys.exit(f"{type(error).__name__}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("proofmill"):
             raise

@@ -70,7 +70,7 @@ def check_digits(tables, result) -> None:
         assert log["truncated"] in (rows["truncation-rate"]["value"], None)
         assert log["minimum_detectable_effect"] == rows["minimum-detectable-effect"]["value"]
     (numbers,) = result["pairs"]
-    *_, said = differences.lines(tables[1], tables[0])
+    *_, said = differences.lines(differences.compare(tables[1], tables[0]))
     printed = (
         f"{numbers['value']:+.3f} [{numbers['low']:+.3f}, {numbers['high']:+.3f}] on {numbers['n_problems']} problems"
     )

@@ -84,10 +84,11 @@ def test_command_shows_a_table_a_page_and_json(small, monkeypatch, capsys):
     assert table.startswith("| response ") and table.count("\n") == 4
     page = shown(monkeypatch, capsys, small, "responses/cold", "--row", ident)
     assert f"response          {ident}" in page and "steps             –" in page
-    data = json.loads(shown(monkeypatch, capsys, small, "responses/cold", "--row", ident, "--json"))
+    (data,) = json.loads(shown(monkeypatch, capsys, small, "responses/cold", "--row", ident, "--json"))["artifacts"]
     assert (data["name"], data["rows_n"], data["rows"][0]["response"]) == ("responses/cold", 24, ident)
     assert data["stamp"]["entry"]["model"] == "sft/cold"
-    assert "rows" not in json.loads(shown(monkeypatch, capsys, small, "responses/cold", "--json"))
+    (data,) = json.loads(shown(monkeypatch, capsys, small, "responses/cold", "--json"))["artifacts"]
+    assert data["built"] and "rows" not in data
 
 
 def test_artifact_is_shown_with_its_place(small, monkeypatch, capsys):
@@ -126,7 +127,7 @@ def test_first_rows_of_a_long_table_end_the_command_well(tmp_path):
     for _ in range(3):
         done = subprocess.run([*command, "--where", "tokens = 6", "--rows", "2"], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
-        assert [row["response"] for row in json.loads(done.stdout)["rows"]] == ["r6", "r13"]
+        assert [row["response"] for row in json.loads(done.stdout)["artifacts"][0]["rows"]] == ["r6", "r13"]
 
 
 def test_numbers_of_rows_are_columns(small):

@@ -6,7 +6,8 @@ from proofmill.config.config import expand
 
 
 def said(small, entries, target):
-    return list(why.lines(expand({"r": {"api/referee": REFEREE, **entries}}), target, small.results))
+    config = expand({"r": {"api/referee": REFEREE, **entries}})
+    return list(why.lines(why.explain(config, target, small.results)))
 
 
 def test_finished_artifact_says_what_it_was_made_from(small):

@@ -12,6 +12,7 @@ from proofmill.runtime.progress import (
     Progress,
     ProgressRate,
     clock,
+    estimate_seconds_left,
     how_far,
     now,
     seconds_of,
@@ -105,8 +106,25 @@ def test_line_of_plays_is_read_as_it_was_said(at):
     progress = NestedProgress("x/y", 200, "plays")
     at(10)
     progress.add(2311, cached=120, tokens=100)
-    progress.end_unit()
-    assert how_far(progress.line()) == HowFar(1, 200, "plays", 0, "", "10 tokens/s", 1990.0)
+    for _ in range(10):
+        progress.end_unit()
+    assert how_far(progress.line()) == HowFar(10, 200, "plays", 0, "", "10 tokens/s", 190.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "fresh", "total", "left"),
+    [
+        (9, 2, 20, None),
+        (9, 3, 20, 51.0),
+        (9, 3, 1000, None),
+        (9, 50, 1000, 171.0),
+        (90, 3, 1000, 29910.0),
+        (9, 9, 9, None),
+    ],
+)
+def test_time_left_is_estimated_from_enough(seconds, fresh, total, left):
+    """Three units, and a twentieth of the work or a minute; the first of many concurrent calls says nothing."""
+    assert estimate_seconds_left(seconds, fresh, fresh, total) == left
 
 
 @pytest.mark.parametrize(
@@ -150,11 +168,11 @@ def test_progress_is_shown_each_second_where_a_screen_follows(at, capsys, monkey
     progress.add()
     assert not list(tmp_path.iterdir())
     at(1)
-    progress.add()
-    assert how_far(now("x/y", tmp_path).read_text().strip()) == HowFar(2, 100, "rows", left=49.0)
+    progress.add(9)
+    assert how_far(now("x/y", tmp_path).read_text().strip()) == HowFar(10, 100, "rows", left=9.0)
     at(1.5)
     progress.add()
-    assert now("x/y", tmp_path).read_text().startswith("2 of")
+    assert now("x/y", tmp_path).read_text().startswith("10 of")
     monkeypatch.setenv(NOW, str(tmp_path / "gone"))
     at(3)
     progress.add()

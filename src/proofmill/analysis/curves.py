@@ -73,9 +73,7 @@ def read(names: Sequence[str], results: Path, metrics: Sequence[str] = ()) -> di
                 points.setdefault(metric, {}).setdefault(name, []).append((row["step"], row["value"]))
     for metric in metrics:
         if metric not in points:
-            raise SettingError(
-                f"{', '.join(names)}: no `{metric}` was logged; expected one of {among(metric, points, 40)}"
-            )
+            raise SettingError(f"{', '.join(names)}: no `{metric}` was logged; expected one of {among(metric, points)}")
     for metric in [metric for metric in metrics or SHOWN if {f"{metric}/low", f"{metric}/high"} <= {*points}]:
         for name, line in points[metric].items():
             ends = [{at: end for at, end, *_ in points[f"{metric}/{side}"].get(name, [])} for side in ("low", "high")]

@@ -6,7 +6,7 @@ significant is reported as such.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import polars as pl
@@ -39,34 +39,43 @@ class Rowwise:
     same: int
 
 
-def lines(one: Table, other: Table) -> Iterator[str]:
-    """Yield the changes from `one` to `other` as text. Raises SettingError for artifacts of two kinds."""
+def compare(one: Table, other: Table) -> dict[str, Any]:
+    """Return the changes from `one` to `other`. Raises SettingError for artifacts of two kinds."""
     if one.kind != other.kind:
         raise SettingError(f"{one.name} and {other.name}: have different kinds; expected two artifacts of one kind.")
-    yield f"{one.path} -> {other.path}"
-    yield from (f"  {line}" for line in _of_stamps(one.stamp, other.stamp))
-    if one.content == other.content:
+    old, new = one.stamp, other.stamp
+    equal = one.content == other.content
+    return {
+        "from": str(one.path),
+        "to": str(other.path),
+        "entry": {key.replace("_", "-"): pair for key, pair in _find_changes(old["entry"], new["entry"])},
+        "parents": dict(_find_changes(old["parents"], new["parents"])),
+        "stamp": dict(_find_changes(*({key: stamp.get(key) for key in STAMPED} for stamp in (old, new)))),
+        "identical": equal,
+        "rows": None if equal else asdict(rowwise(one, other)),
+        "scores": [] if equal or one.kind != "scores" else _compare_scores(one, other),
+    }
+
+
+def _find_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the keys of two mappings whose values differ, with both values."""
+    return ((key, [old.get(key), new.get(key)]) for key in {**old, **new} if old.get(key) != new.get(key))
+
+
+def lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the changes as text."""
+    yield f"{found['from']} -> {found['to']}"
+    yield from (f"  entry: `{key}` {change(*pair)}" for key, pair in found["entry"].items())
+    for name, (before, after) in found["parents"].items():
+        yield f"  {name}: {'no longer read' if after is None else 'newly read' if before is None else 'rows differ'}"
+    yield from (f"  {key}: {change(*pair)}" for key, pair in found["stamp"].items())
+    if found["identical"]:
         yield "  rows are identical"
         return
-    yield from (f"  {line}" for line in _of_rows(rowwise(one, other)))
-    if one.kind == "scores":
-        yield from (f"  {line}" for line in _of_scores(one, other))
-
-
-def _of_stamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """Yield changes of the entry, of parents, and of outcomes."""
-    for key in {**old["entry"], **new["entry"]}:
-        before, after = old["entry"].get(key), new["entry"].get(key)
-        if before != after:
-            yield f"entry: `{key.replace('_', '-')}` {change(before, after)}"
-    for name in {**old["parents"], **new["parents"]}:
-        before, after = old["parents"].get(name), new["parents"].get(name)
-        if before != after:
-            yield f"{name}: {'no longer read' if after is None else 'newly read' if before is None else 'rows differ'}"
-    for key in STAMPED:
-        before, after = old.get(key), new.get(key)
-        if before != after:
-            yield f"{key}: {change(before, after)}"
+    yield from (f"  {line}" for line in _of_rows(Rowwise(**found["rows"])))
+    yield from (f"  {line}" for line in map(_describe_score, found["scores"]))
+    if not found["scores"] and "/scores/" in f"/{found['to']}":
+        yield "  scores: no cell is in both tables"
 
 
 # ------------------------------------------------------------------------------------------------------------------ rows
@@ -121,40 +130,43 @@ def _of_rows(rows: Rowwise) -> Iterator[str]:
 # ----------------------------------------------------------------------------------------------------------------- scores
 
 
-def _of_scores(one: Table, other: Table) -> Iterator[str]:
-    """Yield the differences of mean grades, for the cells of both tables, compared problem by problem."""
+def _compare_scores(one: Table, other: Table) -> list[dict[str, Any]]:
+    """Return the differences of mean grades, for the cells of both tables, compared problem by problem."""
     before, after = read_cells(one), read_cells(other)
     entry = _entry(other)
-    compared, scales = [], []
+    compared = []
     for (model, *where), rows in after.items():
         for (baseline, *other_cell), old in before.items():
             single = len(before) == len(after) == 1  # then compare the two models, or sampling settings
             if (where == other_cell and model == baseline) or (
                 single and (where[0], where[2]) == (other_cell[0], other_cell[2])
             ):
-                if rows[0]["max_points"] != old[0]["max_points"]:
-                    scales.append(
-                        f"{model}: out of {rows[0]['max_points']} and {old[0]['max_points']} points; not compared"
-                    )
-                    continue
-                numbers = pair_numbers(METRICS["avg-at-k"].apply, None, (model, baseline), (rows, old), entry)
-                compared.append((model, where, numbers))
-    adjust([numbers for *_, numbers in compared])
-    yield from (f"scores of {scale}" for scale in scales)
-    if not compared and not scales:
-        yield "scores: no cell is in both tables"
-    for model, (problems, sampling, grader), numbers in compared:
-        cell = f"{model} on {problems} ({sampling}) by {grader}"
-        if numbers["value"] is None:
-            yield f"scores of {cell}: no common problem and seed"
-            continue
-        of_seeds = f" and {numbers['n_seeds']} seeds" if numbers["n_seeds"] > 1 else ""
-        ends = "" if numbers["low"] is None else f" [{numbers['low']:+.3f}, {numbers['high']:+.3f}]"
-        shown = "" if numbers["p_adjusted"] < 1 - entry.confidence else ", no difference shown"
-        said = (
-            f"{numbers['value']:+.3f}{ends} on {numbers['n_problems']:,} problems{of_seeds}, {format_p(numbers)}{shown}"
-        )
-        yield f"scores of {cell}: {said}"
+                cell = dict(
+                    zip(("model", "baseline", "problems", "sampling", "grader"), (model, baseline, *where), strict=True)
+                )
+                points = [old[0]["max_points"], rows[0]["max_points"]]
+                same = points[0] == points[1]
+                both = (model, baseline), (rows, old)
+                numbers = pair_numbers(METRICS["avg-at-k"].apply, None, *both, entry) if same else {"value": None}
+                compared.append({**cell, "max_points": points, **numbers})
+    adjust([numbers for numbers in compared if numbers["value"] is not None])
+    for each in compared:
+        each["shown"] = each["value"] is not None and each["p_adjusted"] < 1 - entry.confidence
+    return compared
+
+
+def _describe_score(score: Mapping[str, Any]) -> str:
+    """Return one difference of mean grades as text."""
+    before, after = score["max_points"]
+    where = f"scores of {score['model']} on {score['problems']} ({score['sampling']}) by {score['grader']}"
+    if before != after:
+        return f"scores of {score['model']}: out of {after} and {before} points; not compared"
+    if score["value"] is None:
+        return f"{where}: no common problem and seed"
+    of_seeds = f" and {score['n_seeds']} seeds" if score["n_seeds"] > 1 else ""
+    ends = "" if score["low"] is None else f" [{score['low']:+.3f}, {score['high']:+.3f}]"
+    tested = f"{format_p(score)}{'' if score['shown'] else ', no difference shown'}"
+    return f"{where}: {score['value']:+.3f}{ends} on {score['n_problems']:,} problems{of_seeds}, {tested}"
 
 
 def _entry(table: Table) -> Scores:

@@ -349,7 +349,7 @@ def read_rewards(text: str, run: RescoredRun) -> dict[str, Any]:
     for name, value in rewards.items():
         if name not in REWARDS and name not in run.preferences:
             raise SettingError(
-                f"--rewards: names `{name}`; expected one of {among(name, [*REWARDS, *run.preferences], 30)}"
+                f"--rewards: names `{name}`; expected one of {among(name, [*REWARDS, *run.preferences])}"
             )
         factor = value.get("weight", 1) if isinstance(value, dict) and name not in run.preferences else value
         if not isinstance(factor, int | float) or isinstance(factor, bool) or not isfinite(factor):

@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from proofmill.analysis import show_artifact
 from proofmill.artifacts.tables import Table
-from proofmill.schema.kinds import list_trained
+from proofmill.schema.kinds import KINDS, list_trained
 
 FEW = 4  # maximum number of names to print
 
@@ -27,6 +28,18 @@ def list_outputs(names: Sequence[str], results: Path) -> Iterator[str]:
         yield f"Pages: {_few(map(str, pages))}"
     if missing := [name for name in names if name not in {table.name for table in finished}]:
         yield f"Not built yet: {_few(missing)}; see `proofmill plan {missing[-1]}`"
+
+
+def to_data(name: str, results: Path) -> dict[str, Any]:
+    """Return the files of an artifact, with the number of rows and stamp of its table, and the rows if they are scores."""
+    table = Table(name, results)
+    files = {"path": table.path, "page": table.page, "weights": table.folder if KINDS[table.kind].weights else None}
+    shown: dict[str, Any] = {"name": name, "built": table.path.exists()}
+    shown |= {what: str(path) if path and path.exists() else None for what, path in files.items()}
+    if shown["built"]:
+        shown |= {"rows_n": table.height, "stamp": table.stamp}
+        shown |= {"rows": list(table.rows())} if table.kind == "scores" else {}
+    return shown
 
 
 def _few(names: Iterable[str]) -> str:

@@ -193,14 +193,6 @@ def as_page(row: Mapping[str, Any]) -> Iterator[str]:
             yield f"{column:<{width}}  {'–' if value is None else text}"
 
 
-def as_json(table: Table, rows: pl.DataFrame | None) -> str:
-    """Return the stamp, and rows if given, as JSON."""
-    shown = {"name": table.name, "rows_n": table.height, "stamp": table.stamp}
-    if rows is not None:
-        shown["rows"] = rows.to_dicts()
-    return json.dumps(shown, ensure_ascii=False, indent=2, default=str)
-
-
 def _short(value: Any) -> str:
     """Return a value as text, shortened."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -14,6 +14,7 @@ from proofmill.artifacts.states import States
 from proofmill.config.config import Config
 from proofmill.config.source_paths import source_names
 from proofmill.public_data.registry import local_copy
+from proofmill.runtime.job_logs import RUN
 from proofmill.schema import references
 from proofmill.schema.errors import MissingData
 from proofmill.schema.names import kind_of
@@ -112,7 +113,8 @@ class Graph:
                 log = Path(self.results, f"{job}.log")
                 if not os.path.exists(output) and log.exists() and log.stat().st_mtime >= since:
                     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-                    yield f"{job} failed: {lines[-1] if lines else 'nothing was logged'} (full log: {log})"
+                    logged = lines and not RUN.fullmatch(lines[-1])
+                    yield f"{job} failed: {lines[-1] if logged else 'it ended before it logged anything'} (full log: {log})"
 
 
 # ------------------------------------------------------------------------------------------------------------ forcing
@@ -150,18 +152,23 @@ def command(config: Config, kind: str, start: str, shard: bool = False) -> str:
     The shell ignores SIGINT, SIGTERM and SIGUSR1. The job prints how to resume, and the shell must outlive it to write
     the log. A log keeps every run of its job, each line with its time; it is not Snakemake's `log:`, which is deleted
     before a rerun. Under a live display the lines go only to the log, and the shell's own messages (a killed job) to
-    the folder PROOFMILL_STATUS_DIR.
+    the folder PROOFMILL_STATUS_DIR. The signal that ended a job is its last line.
     """
     log = ".{wildcards.shard}-of-{wildcards.shards}.log" if shard else ".log"
     share = "--shard {wildcards.shard}/{wildcards.shards} " if shard else ""
+    ended = (
+        f"{kind}/{{wildcards.name}}  ended by SIG$(kill -l $code); expected an end of its own. The usual cause of SIGKILL is a "
+        "lack of memory. Run the same command to resume."
+    )
     return (
         f"trap '' INT TERM USR1; mkdir -p {config.results}/{kind}; log={config.results}/{kind}/{{wildcards.name}}{log}; "
         "printf '\\n%(%F %T %Z)T on %s\\n' -1 \"$HOSTNAME\" >>$log; "
         '[ -z "${{PROOFMILL_STATUS_DIR:-}}" ] || exec 2>>"$PROOFMILL_STATUS_DIR/shell"; '
-        f"{start} proofmill.{kind} {kind}/{{wildcards.name}} {share}"
+        f"{{{{ {start} proofmill.{kind} {kind}/{{wildcards.name}} {share}"
         f"--entry {{params.entry:q}} --limits {shell_word(config.terms)} "
         f"--results {config.results} --engine {{resources.engine}} --engine-args={{resources.engine_args:q}} "
-        '--threads {threads} 2>&1 | while IFS= read -r line || [ -n "$line" ]; do '
+        f'--threads {{threads}} 2>&1 || {{{{ code=$?; [ $code -le 128 ] || echo "{ended}"; exit $code; }}}}; }}}} | '
+        'while IFS= read -r line || [ -n "$line" ]; do '
         'printf \'%(%T)T  %s\\n\' -1 "$line" >>$log; [ -n "${{PROOFMILL_STATUS_DIR:-}}" ] || printf \'%s\\n\' "$line"; done'
         + " && mkdir -p $(dirname {output}) && touch {output}"
         * shard

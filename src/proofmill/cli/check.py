@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from proofmill.cli.config_options import add_configfile, read_config
+from proofmill.cli.config_options import add_configfile, add_json, print_json, read_config
 from proofmill.runtime.progress import log
 from proofmill.schema.errors import SettingError
 
@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "targets", nargs="*", help="recipes or <kind>/<name> (default: everything in the results folder, and no server)"
     )
+    add_json(parser)
     add_configfile(parser)
     parser.add_argument("--deep", action="store_true", help="read every byte of tables, weights and archived tables")
 
@@ -23,11 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print each fault that is found; exit with code 1 if there is one."""
     config = read_config(options) if options.targets and Path("config.yaml").exists() else None
-    sound = True
+    faults = []
     for fault in faults_of_targets(options.targets, config, options.results, options.deep):
-        sound = False
-        print(fault, flush=True)
-    if not sound:
+        faults.append(str(fault))
+        if not options.json:
+            print(fault, flush=True)
+    if options.json:
+        print_json(options.command, {"targets": options.targets, "sound": not faults, "faults": faults})
+    if faults:
         sys.exit(1)
     log("check", "nothing is damaged")
 

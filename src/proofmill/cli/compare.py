@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from proofmill.cli.config_options import add_json, print_result
 from proofmill.schema.errors import SettingError
 
 
@@ -17,13 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ignore-statements", action="store_true", help="match ids whose statements differ")
     parser.add_argument("--max-points", type=float, metavar="N", help="scores are out of N (default: 1 if all fit)")
     parser.add_argument("--confidence", type=float, default=0.95, help="confidence level (default: 0.95)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object (docs/compare.md)")
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the comparison."""
-    import json
-
     from proofmill.analysis.compare import compare
     from proofmill.analysis.compare_text import lines
 
@@ -31,4 +30,4 @@ def run(options: argparse.Namespace) -> None:
         raise SettingError("compare: expected --confidence between 0 and 1, and --max-points above 0. Fix them.")
     settings = (options.ignore_statements, options.max_points, options.confidence)
     result = compare(options.logs, options.metric, *settings)
-    print(json.dumps(result, ensure_ascii=False) if options.json else "\n".join(lines(result)))
+    print_result(options, result, lines(result))

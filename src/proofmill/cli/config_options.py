@@ -1,14 +1,47 @@
-"""Options and look-ups that several commands share: the configuration, and the kind of a target."""
+"""Options and look-ups that several commands share: the configuration, JSON output, and the kind of a target."""
 
 import argparse
+import json
+import math
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
+
+SCHEMA = 1  # version of the JSON output (docs/automation.md)
 
 
 def add_configfile(parser: argparse.ArgumentParser) -> None:
     """Add `--configfile`."""
     parser.add_argument("--configfile", nargs="+", default=[], help="configuration files merged onto config.yaml")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object (docs/automation.md)")
+
+
+def print_result(options: argparse.Namespace, content: Mapping[str, Any], lines: Iterable[str]) -> None:
+    """Print the lines of a result; with `--json`, its content."""
+    if options.json:
+        print_json(options.command, content)
+    else:
+        print("\n".join(lines))
+
+
+def print_json(command: str, content: Mapping[str, Any]) -> None:
+    """Print the JSON object of a command, the only text on its standard output."""
+    shown = _to_json({"schema": SCHEMA, "command": command, **content})
+    print(json.dumps(shown, indent=2, ensure_ascii=False, default=str, allow_nan=False))
+
+
+def _to_json(value: Any) -> Any:
+    """Replace numbers that JSON does not have (NaN, infinities) by null."""
+    if isinstance(value, Mapping):
+        return {str(key): _to_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_json(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_config(options: argparse.Namespace, drafts: bool = True) -> Any:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from proofmill.cli.config_options import add_configfile, read_config
+from proofmill.cli.config_options import add_configfile, add_json, print_result, read_config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CONFIGURATION",
         help="delete no file, but remove the record of this other configuration: its files then count as unneeded",
     )
+    add_json(parser)
     add_configfile(parser)
 
 
@@ -26,15 +27,13 @@ def run(options: argparse.Namespace) -> None:
 
     if options.forget:
         configurations.forget(options.results, options.forget)
-        return
+        return print_result(options, {"forgotten": options.forget}, [f"forgotten: {options.forget}"])
     sorts = garbage.SORTS if options.journals else garbage.SORTS[:-1]
     config = read_config(options, drafts=False)
     others = list(configurations.others(options.results, ["config.yaml", *options.configfile]))
     unused = garbage.find_unused(config, options.results, sorts, others)
-    lines = list(garbage.lines(unused, options.delete))  # before deleting: they have the sizes
-    for title, names in garbage.list_held_by_others(config, options.results, sorts, others).items():
-        if names:
-            lines.append(f"kept for `{title}`: {', '.join(names)}; `proofmill gc --forget '{title}'` releases them")
+    held = garbage.list_held_by_others(config, options.results, sorts, others)
+    report = garbage.report(unused, options.delete, held)  # before deleting: it has the sizes
     if options.delete:
         garbage.delete(unused)
-    print("\n".join(lines))
+    print_result(options, report, garbage.lines(report))

@@ -1,12 +1,11 @@
 """`proofmill plan`: show the jobs, calls and cost of a target, and whether it fits a machine."""
 
 import argparse
-import json
 import shutil
 import sys
 from typing import Any
 
-from proofmill.cli.config_options import add_configfile, is_artifact, read_config
+from proofmill.cli.config_options import add_configfile, add_json, is_artifact, print_result, read_config
 from proofmill.schema.errors import SettingError
 
 
@@ -31,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="mean text length as a share of the limit, for the GPU-hours of --machine (default: 1)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -42,11 +41,13 @@ def run(options: argparse.Namespace) -> None:
     plan = RunPlan(config, options.target or next(iter(config.recipes)), options.results)
     if options.machine:
         check_fit(plan, options)
-    elif options.json:
-        print(json.dumps(plan.data(), indent=2, ensure_ascii=False))
     else:
         verbose = options.verbose or (options.target is not None and is_artifact(options.target))
-        print("\n".join(plan.lines(verbose, shutil.get_terminal_size((120, 0)).columns)))
+        print_result(
+            options,
+            plan.data() if options.json else {},
+            plan.lines(verbose, shutil.get_terminal_size((120, 0)).columns),
+        )
 
 
 def check_fit(plan: Any, options: argparse.Namespace) -> None:
@@ -57,9 +58,6 @@ def check_fit(plan: Any, options: argparse.Namespace) -> None:
     if not 0 < options.mean_length <= 1:
         raise SettingError(f"--mean-length {options.mean_length:g}; expected a share above 0 and up to 1.")
     feasibility = Feasibility(plan, machine(options.machine), options.mean_length)
-    if options.json:
-        print(json.dumps(feasibility.data(), indent=2, ensure_ascii=False))
-    else:
-        print("\n".join(feasibility.lines()))
+    print_result(options, {"target": plan.target, **feasibility.data()}, feasibility.lines())
     if not feasibility.fits:
         sys.exit(1)

@@ -104,7 +104,7 @@ def _program(options: argparse.Namespace) -> tuple[str, Any]:
             *(n for n in config.declared if kind_of(n) == "api"),
             *(n for n in config.entries if KINDS[kind_of(n)].weights),
         ]
-        raise SettingError(f"serve {options.name}: is not a model; expected one of {among(options.name, known)}.")
+        raise SettingError(f"serve {options.name}: is not a model; expected one of {among(options.name, known)}")
     if api.program == "referee":
         return name, server_job.referee()
     path = os.environ.get(f"{environment.variable(name)}_MODEL", api.id)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from proofmill.cli.config_options import add_configfile, is_artifact, read_config
+from proofmill.cli.config_options import add_configfile, add_json, is_artifact, print_json, read_config
 from proofmill.schema.errors import SettingError
 
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rows", type=int, metavar="N", help="maximum number of rows (default: 10 with --where or --columns)"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
     add_configfile(parser)
 
 
@@ -28,16 +28,17 @@ def run(options: argparse.Namespace) -> None:
     names = options.targets
     if len(names) == 1 and is_artifact(names[0]):
         return _show_one(options)
-    if options.json or _selects_rows(options):
+    if _selects_rows(options):
         raise SettingError(
-            f"show {' '.join(names)}: --row, --where, --columns, --rows and --json need one artifact; expected one "
-            "<kind>/<name>."
+            f"show {' '.join(names)}: --row, --where, --columns and --rows need one artifact; expected one <kind>/<name>."
         )
-    from proofmill.analysis.show import list_outputs
+    from proofmill.analysis.show import list_outputs, to_data
 
     if not names or not all(map(is_artifact, names)):
         config = read_config(options)
         names = [name for target in names or [next(iter(config.recipes))] for name in config.list_target(target)]
+    if options.json:
+        return print_json("show", {"artifacts": [to_data(name, options.results) for name in names]})
     print("\n".join(list_outputs(names, options.results)))
 
 
@@ -49,6 +50,7 @@ def _selects_rows(options: argparse.Namespace) -> bool:
 def _show_one(options: argparse.Namespace) -> None:
     """Print the metadata or rows of one artifact."""
     from proofmill.analysis import show_artifact
+    from proofmill.analysis.show import list_outputs, to_data
     from proofmill.artifacts.tables import Table
 
     table = Table(options.targets[0], options.results)
@@ -59,10 +61,9 @@ def _show_one(options: argparse.Namespace) -> None:
         else None
     )
     if options.json:
-        print(show_artifact.as_json(table, rows))
+        shown = {} if rows is None else {"rows": rows.to_dicts()}
+        print_json("show", {"artifacts": [{**to_data(table.name, options.results), **shown}]})
     elif rows is None:
-        from proofmill.analysis.show import list_outputs
-
         facts = show_artifact.facts(table) if table.path.exists() else ()
         print("\n".join([*facts, *list_outputs([table.name], options.results)]))
     elif options.row:

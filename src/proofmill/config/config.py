@@ -27,7 +27,7 @@ from typing import Any
 
 from proofmill.config import plugins as plugins_module
 from proofmill.config.entry_values import as_number, read_entry
-from proofmill.config.expansion import expand_repeats, expand_scores, fill_defaults
+from proofmill.config.expansion import derive_names, expand_repeats, expand_scores, fill_defaults
 from proofmill.config.reference_checks import check, cycles
 from proofmill.schema.entries.declared import Api
 from proofmill.schema.entries.grpo_entry import Grpo
@@ -163,6 +163,8 @@ def _expand(config: Mapping, drafts: bool) -> Config:
     recipes = _list_recipes(blocks, entries) if sound else {}
     if sound:
         expand_scores(entries, recipes, mistakes.whole)
+        mistakes.whole += cycles(entries)  # through a derived name
+    if sound and not mistakes.whole:
         expand_repeats(entries, recipes)
         fill_defaults(entries)
     for name in entries:
@@ -228,9 +230,10 @@ def _read_entries(blocks: Mapping[str, _Block], mistakes: _Mistakes) -> tuple[di
         entry = read_entry(where, ENTRY_TYPES[kind_of(name)], values, mistakes.of[name])
         if entry is not None:
             entries[name] = entry
+    known = {name: homes[by] for name, by in derive_names(entries).items()} | homes
     for name, entry in entries.items():
-        mistakes.of[name] += check(homes[name].where(name), entry, entries, homes)
-        mistakes.of[name] += _scope_faults(name, entry, written[name], homes, blocks)
+        mistakes.of[name] += check(homes[name].where(name), entry, entries, known)
+        mistakes.of[name] += _scope_faults(name, entry, written[name], known, blocks)
     mistakes.of = defaultdict(list, {name: own for name, own in mistakes.of.items() if own})
     if not mistakes:
         mistakes.whole += cycles(entries)
@@ -239,11 +242,14 @@ def _read_entries(blocks: Mapping[str, _Block], mistakes: _Mistakes) -> tuple[di
 
 def _remove_faulty(entries: dict[str, Any], mistakes: _Mistakes) -> None:
     """Remove entries with mistakes, and those that need them, directly or not. The latter get the same mistakes."""
-    faulty = set(mistakes.of)
+    faulty, derived = set(mistakes.of), derive_names(entries)
     while faulty:
         for name in faulty:
             entries.pop(name, None)
-        needing = {name: [other for other in references(entry) if other in faulty] for name, entry in entries.items()}
+        needed_by = {
+            name: [derived.get(other, other) for other in references(entry)] for name, entry in entries.items()
+        }
+        needing = {name: [other for other in needed if other in faulty] for name, needed in needed_by.items()}
         faulty = {name for name, needed in needing.items() if needed}
         for name in faulty:
             mistakes.of[name] = [mistake for other in needing[name] for mistake in mistakes.of[other]]

@@ -3,9 +3,9 @@
 import copy
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from pydantic import ValidationError
 
@@ -14,7 +14,7 @@ from proofmill.schema.entries.declared import Api
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.fields import description_of
 from proofmill.schema.kinds import ENTRY_TYPES
-from proofmill.text.suggestions import among
+from proofmill.text.suggestions import among, nearest
 
 ITEM_FIELDS = ("keep", "metrics", "rewards")  # fields with registry items and their arguments, which have no types
 # Mappings from which an overlay can remove a name by setting it to `null`.
@@ -26,6 +26,7 @@ HINTS = {
 }
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 _NUMBERS = ("float_type", "float_parsing", "int_type", "int_parsing")
+_ALLOWED = re.compile(r"'([^']*)'")
 # Parts of pydantic's error locations that are types, not fields.
 _TYPE_PARTS = re.compile(r"^(str|dict\[.*|function-.*|Price|Guess|literal\[.*|constrained-.*|list\[.*)$")
 
@@ -55,25 +56,57 @@ def _read(where: str, cls: type, values: dict, mistakes: list[str]) -> Any:
         faults = error.errors()
     if corrected := _convert_numbers(values, faults):
         return _read(where, cls, corrected, mistakes)
-    mistakes += (_sentence(where, cls, fault) for fault in faults)
+    groups: dict[str, list[Mapping[str, Any]]] = {}  # by key: one fault for each form that a field may have
+    for fault in faults:
+        groups.setdefault(".".join(_place(fault)), []).append(fault)
+    # A fault inside of a value says more than that the value has none of the other forms.
+    outer = {key for key in groups if any(other.startswith(f"{key}.") for other in groups)}
+    mistakes += (_sentence(where, cls, key, group) for key, group in groups.items() if key not in outer)
     return None
 
 
-def _sentence(where: str, cls: type, mistake: Mapping[str, Any]) -> str:
-    parts = [str(part) for part in mistake["loc"] if not _TYPE_PARTS.match(str(part))]
-    key = ".".join(part.replace("_", "-") for part in parts)
+def _place(fault: Mapping[str, Any]) -> list[str]:
+    return [str(part).replace("_", "-") for part in fault["loc"] if not _TYPE_PARTS.match(str(part))]
+
+
+def _sentence(where: str, cls: type, key: str, group: Sequence[Mapping[str, Any]]) -> str:
+    """Return the sentence about the faults of one field."""
+    mistake = group[0]
     if mistake["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         if cls is Api and (example := environment.meant_by(where.rpartition(" > ")[2], key)):
             return (
                 f"{where}: `{key}` is not a key of an entry; expected it in the environment, in the shell or in the file "
                 f"{environment.FILE}: {example}. Move it there."
             )
-        known = {field.name.replace("_", "-") for field in fields(cls)}
-        return f"{where}: unknown key `{key}`; expected one of {among(key, known)}{HINTS.get(key, '')}"
+        known, word = _list_keys(cls, key), key.rpartition(".")[2]
+        return f"{where}: unknown key `{key}`; expected one of {among(word, known)}{HINTS.get(key, '')}"
     if mistake["type"] in ("missing", "missing_argument"):
         return f"{where}: `{key}` is missing; expected a value. {description_of(cls, key)}"
-    message = mistake["msg"].replace("Input should be", "").strip()
-    return f"{where}: `{key}` is {mistake['input']!r}; expected {message}. {description_of(cls, key)}"
+    found = mistake["input"]
+    expected = " or ".join(dict.fromkeys(_describe_expected(key, fault) for fault in group))
+    allowed = [value for fault in group for value in _ALLOWED.findall(fault.get("ctx", {}).get("expected", ""))]
+    meant = "".join(f" Did you mean `{near}`?" for near in nearest(found, allowed)[:1])
+    return f"{where}: `{key}` is {found!r}; expected {expected}.{meant} {description_of(cls, key)}"
+
+
+def _describe_expected(key: str, fault: Mapping[str, Any]) -> str:
+    if fault["type"] == "list_type" and isinstance(fault["input"], str):
+        return f"a list, such as `{key.rpartition('.')[2]}: [{fault['input']}]`"
+    text = fault["msg"].replace("Input should be", "").strip().replace("a valid dictionary", "a mapping")
+    return f"a number {text}" if text.startswith(("greater", "less")) else text
+
+
+def _list_keys(cls: type, key: str) -> set[str]:
+    """Return the keys that are known at the place of an unknown one: of the entry, or of a mapping in one of its fields."""
+    first, dot, _ = key.partition(".")
+    if not dot:
+        return {field.name.replace("_", "-") for field in fields(cls)}
+    keys, pending = set(), [get_type_hints(cls, include_extras=True)[first.replace("-", "_")]]
+    while pending:
+        part = pending.pop()
+        keys |= {*getattr(part, "__annotations__", ())} if isinstance(part, type) else set()
+        pending += get_args(part)
+    return {name.replace("_", "-") for name in keys}
 
 
 # ------------------------------------------------------------------------------------------------------------- numbers

@@ -28,6 +28,17 @@ def derive_grades(entry: Scores) -> Iterator[tuple[str, str, str, str]]:
                 yield cell("grades", model, problems, way), model, problems, way
 
 
+def derive_names(entries: Mapping[str, Any]) -> dict[str, str]:
+    """Return the name of each table of responses and grades that a `scores` entry derives, with that entry."""
+    return {
+        cell(kind, model, problems, way): name
+        for name, entry in entries.items()
+        if kind_of(name) == "scores"
+        for _, model, problems, way in derive_grades(entry)
+        for kind in ("responses", "grades")
+    }
+
+
 def expand_scores(entries: dict[str, Any], recipes: dict[str, list[str]], mistakes: list[str]) -> None:
     """Add responses and grades for models x benchmarks x sampling settings, and list the grades in the scores."""
     for name in [n for n, entry in entries.items() if kind_of(n) == "scores" and entry.models]:

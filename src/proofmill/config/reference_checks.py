@@ -7,6 +7,7 @@ from typing import Any
 
 from proofmill.calls import prices
 from proofmill.config.lists import LISTS
+from proofmill.config.source_paths import row_fault
 from proofmill.graders import escalation
 from proofmill.metrics import averages, budgets, claims, kernels, published
 from proofmill.metrics.metrics import kernel_of
@@ -17,12 +18,12 @@ from proofmill.schema import registry_items
 from proofmill.schema.context import Context
 from proofmill.schema.fields import Ref
 from proofmill.schema.kinds import ENTRY_TYPES, KINDS, list_accepted
-from proofmill.schema.names import kind_of
+from proofmill.schema.names import kind_of, parse_seed, without_seed
 from proofmill.schema.references import reference_fields, references
 from proofmill.schema.registry_items import models_in
 from proofmill.sources import conversations
 from proofmill.synthetic import referee
-from proofmill.text.suggestions import among, nearest
+from proofmill.text.suggestions import FEW, MANY, among, list_known, nearest
 
 
 def check(where: str, entry: Any, entries: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[str]:
@@ -57,6 +58,8 @@ def check(where: str, entry: Any, entries: Mapping[str, Any], declared: Mapping[
             if fault := _reference_fault(name, Ref("api", "weights"), declared):
                 yield f"{where}: {roles} {fault}"
     yield from (f"{where}: {fault}" for fault in entry.faults(_context(entries)))
+    if fault := row_fault(entry):
+        yield f"{where}: {fault}"
 
 
 def _context(entries: Mapping[str, Any]) -> Context:
@@ -87,11 +90,19 @@ def _reference_fault(name: str, ref: Ref, declared: Mapping[str, Any]) -> str | 
     if "/" not in name and (name in kinds or name in words):
         return None
     if "/" not in name or kind_of(name) not in kinds:
-        return f"is `{name}`; expected {among(name, [*kinds, *words], 20)}"
+        forms = [f"{kind}/<name>" if kind in ENTRY_TYPES else kind for kind in kinds]
+        complete = [n for n in declared if kind_of(n) in kinds and n.endswith(f"/{name}")]
+        meant = f"{', '.join(forms)}. Did you mean `{complete[0]}`?" if complete else among(name, [*forms, *words])
+        return f"is `{name}`; expected {meant}"
     if name in declared:
         return None
+    if seed := parse_seed(name):
+        return (
+            f"refers to `{name}`, which `repeat` makes once all entries are read; expected a declared entry. Declare one with "
+            f"this seed: `{name.replace('@', '-')}: {{like: {without_seed(name)}, seed: {seed}}}`"
+        )
     alike = [n for n in declared if kind_of(n) == kind_of(name)]
-    return f"refers to `{name}`, which no recipe declares; expected one of {among(name, alike)}"
+    return f"refers to `{name}`, which no recipe declares; expected one of {among(name, alike)} Declare it, or fix the name."
 
 
 def _item_faults(items: list | Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
@@ -109,7 +120,7 @@ def _item_faults(items: list | Mapping[str, Any], known: Mapping[str, Any]) -> I
     if unknown:
         names = " and ".join(f"`{name}`" for name in unknown)
         meant = ", ".join(f"`{name}`" for name in dict.fromkeys(unknown.values()) if name)
-        listed = among("", known, 30).removesuffix(".")
+        listed = list_known(known, FEW if meant else MANY)
         yield f" names {names}; expected one of {listed}." + (f" Did you mean {meant}?" if meant else "")
 
 
@@ -117,7 +128,7 @@ def _suggest(name: str, known: Mapping[str, Any]) -> str:
     """Return the nearest known name as written in the configuration (`{pass-at-k: 4}` for `pass@4`); empty if none is near."""
     word, _, count = str(name).partition("@")
     of_k = [other for other in known if other.startswith(word) and other.endswith("-at-k")]
-    near = of_k[0] if of_k else nearest(f"{word}-at-k" if count else word, known)
+    near = next(iter(of_k or nearest(f"{word}-at-k" if count else word, known)), "")
     return f"{{{near}: {count}}}" if near and count.isdigit() and known[near].argument == "count" else near
 
 

@@ -6,7 +6,12 @@ from typing import Any
 
 from proofmill.public_data.locations import files_of, local_path
 from proofmill.public_data.registry import is_public, place, read_expected_digests
+from proofmill.schema.entries.problem_entries import Problems, Schemes
+from proofmill.schema.entries.response_entries import Examples
+from proofmill.schema.errors import SettingError, TableError
 from proofmill.schema.references import origin_of, value_of
+from proofmill.sources import conversations, files, record_fields
+from proofmill.sources.loaders import SOURCES
 
 
 def source_path(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> str | None:
@@ -41,3 +46,27 @@ def read_known_digests(address: str) -> dict[str, str]:
         f"{address}/{file.removeprefix(folder)}" if file.startswith(folder) else address: sha256
         for file, sha256 in read_expected_digests(address).items()
     }
+
+
+def row_fault(entry: Any) -> str | None:
+    """Return the fault in the first row of a local file that an entry reads, such as a misnamed column; else None."""
+    path = getattr(entry, "path", None) if isinstance(entry, Problems | Schemes | Examples) else None
+    if not path or is_public(path):
+        return None
+    try:
+        file = local_path(path)
+        if not file.is_file() or file.suffix.lower() not in files.READERS:
+            return None
+        where, record = next(files.read(file))
+        if isinstance(entry, Examples):
+            conversations.read(where, record, entry.columns)
+            return None
+        for column in entry.columns.values() if isinstance(entry, Schemes) else entry.where:
+            record_fields.field(where, record, column)
+        if isinstance(entry, Problems) and entry.source in SOURCES and not entry.where:  # else it may not be selected
+            next(SOURCES[entry.source].load(entry), None)
+    except SettingError:  # an unset variable, which is reported if the file is needed
+        return None
+    except TableError as error:
+        return str(error)
+    return None

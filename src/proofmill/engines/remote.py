@@ -386,7 +386,7 @@ class ApiEngine:
 
     def _full_address(self) -> str:
         """Return the address of every call. The client would resolve a relative one for each."""
-        return f"{self._client.base_url}{self._path}"
+        return f"{str(self._client.base_url).rstrip('/')}/{self._path}"
 
     def no_use(self, failure: Failure) -> str:
         return (

@@ -1,5 +1,6 @@
 """A plan as text, and as JSON data."""
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import date
@@ -16,7 +17,7 @@ from proofmill.text.byte_sizes import format_bytes
 _STATES = {"done": "done", "restore": "restore from the archive", "make": "make"}
 
 
-NAME, LEAST = 44, 24  # maximum characters of a name, minimum of a reason
+NAME, LEAST = 44, 48  # maximum characters of a name, minimum of a line of a reason
 ABSENT = "–"
 
 
@@ -38,17 +39,25 @@ def _in_full(plan: Any) -> Iterator[str]:
 
 
 def _in_brief(plan: Any, width: int) -> Iterator[str]:
-    """Yield a table: name, state, rows, calls, tokens, dollars, time of the last run, and the reason."""
+    """Yield a table: name, state, rows, calls, tokens, dollars, time of the last run, and the complete reason.
+
+    A column of figures without one is left out.
+    """
     stages = [stage for stage in plan.stages.values() if stage.state != "done"]
     if not stages:
         return
-    rows = [("", "", "rows", "calls", "tokens", "dollars", "time", "why"), *map(_brief, stages)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
-    for name, state, *numbers, why in rows:
-        shown = "  ".join(f"{number:>{size}}" for number, size in zip(numbers, widths[2:], strict=True))
-        line = f"{name:<{widths[0]}}  {state:<{widths[1]}}  {shown}  "
-        room = max(LEAST, width - len(line))
-        yield f"{line}{why if len(why) <= room else why[: room - 1] + '…'}".rstrip()
+    cells = list(zip(*map(_brief, stages), strict=True))
+    heads = ("", "", "rows", "calls", "tokens", "dollars", "time", "why")
+    shown = [(head, *column) for head, column in zip(heads, cells, strict=True) if set(column) != {ABSENT}]
+    widths = [max(map(len, column)) for column in shown]
+    for name, state, *numbers, why in zip(*shown, strict=True):
+        figures = [f"{number:>{size}}  " for number, size in zip(numbers, widths[2:], strict=False)]
+        line = f"{name:<{widths[0]}}  {state:<{widths[1]}}  {''.join(figures)}"
+        room = width - len(line)
+        begin = len(line) if len(why) <= room or room >= LEAST else 4  # without room, a reason is below the line
+        parts = textwrap.wrap(why, max(LEAST, width - begin), break_long_words=False, break_on_hyphens=False)
+        yield f"{line}{parts.pop(0) if parts and begin > 4 else ''}".rstrip()
+        yield from (f"{'':<{begin}}{part}" for part in parts)
     yield f"details: proofmill plan {plan.target} --verbose"
 
 

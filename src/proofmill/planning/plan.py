@@ -47,6 +47,8 @@ from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import StopReason
+from proofmill.sources.files import count_rows
+from proofmill.sources.loaders import SOURCES
 
 
 @dataclass
@@ -95,6 +97,7 @@ class RunPlan:
         self.config, self.results, self.target = config, results, target
         self.states = States(config, results)
         self.stages: dict[str, PlannedJob] = {}
+        self._count_file = cache(count_rows)
         self._journals: dict[str, pl.DataFrame] = {}  # outputs by artifact
         self._pools: dict[tuple[str, str], pl.DataFrame] = {}  # by model and kind
         for name in self._order(target):
@@ -155,8 +158,6 @@ class RunPlan:
     def data(self) -> dict[str, Any]:
         """Return the plan as JSON data."""
         return _plan_text.data(self)
-
-    # ----------------------------------------------------------------------------------------------- one artifact
 
     def _stage(self, name: str) -> PlannedJob:
         """Return the plan of one artifact."""
@@ -296,7 +297,7 @@ class RunPlan:
             return entry.estimate_rows(self.rows_of)
         if (stamp := _stamp(table)) is not None and self._of_same_source(name):
             return stamp["counts"].get("kept")
-        return entry.estimate_rows(self.rows_of) if entry else None
+        return entry.estimate_rows(self.rows_of) if entry else self._count_file(name)
 
     @cache  # noqa: B019 (a plan exists as long as its command)
     def _of_same_source(self, name: str) -> bool:
@@ -319,6 +320,8 @@ class RunPlan:
             return False
         if isinstance(entry, Problems) and (entry.keep or entry.decontaminate or entry.where):
             return True
+        if isinstance(entry, Problems) and entry.source in SOURCES and SOURCES[entry.source].attempts:
+            return True  # several rows of its file may be of one problem
         return any(self._at_most(parent) for parent in _rows_from(entry))
 
     def _add(self, stage: PlannedJob, model: str, calls: int | None) -> None:

@@ -112,7 +112,7 @@ def address(name: str) -> str:
         )
     try:
         parts = urlsplit(url)
-        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname and parts.path) and (parts.port or 1) > 0
     except ValueError:
         is_valid, parts = False, urlsplit("")
     if not is_valid:
@@ -141,6 +141,8 @@ def _fault(url: str) -> str:
             if re.fullmatch(r"[a-zA-Z]{1,10}", scheme)
             else "it does not begin with https://"
         )
+    if re.fullmatch(r"https?://[^/?#]*:?[^/?#]*", url) and re.fullmatch(r"[\w.\[\]:-]+", url.partition("://")[2]):
+        return "it has no path: most servers answer at /v1, some at /"
     return "its host or its port cannot be read"
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SOON, AT_LAST = 10.0, 300.0  # seconds between two lines: at first, and after 15 minutes
+ENOUGH, SHARE = 3, 0.05  # units of work from which the time left is estimated
 NOW = "PROOFMILL_STATUS_DIR"
 
 
@@ -95,7 +96,7 @@ class Progress:
 
     def _seconds_left(self) -> float | None:
         """Return the seconds left at the present speed; None if unknown."""
-        return _rest(self.pace.seconds, self.done - self.cached, self.done, self.total)
+        return estimate_seconds_left(self.pace.seconds, self.done - self.cached, self.done, self.total)
 
     def close(self) -> None:
         """Log the last line, unless the step was short and has nothing to report."""
@@ -131,7 +132,8 @@ class NestedProgress(Progress):
         return [format_count(self.all_ended, self.total_ended, self.unit_ended), *super()._how_far()]
 
     def _seconds_left(self) -> float | None:
-        return _rest(self.pace.seconds, self.all_ended - self._ended_before, self.all_ended, self.total_ended)
+        fresh = self.all_ended - self._ended_before
+        return estimate_seconds_left(self.pace.seconds, fresh, self.all_ended, self.total_ended)
 
 
 def format_count(done: int, total: int | None, unit: str) -> str:
@@ -139,8 +141,15 @@ def format_count(done: int, total: int | None, unit: str) -> str:
     return f"{done:,} {unit}" if total is None else f"{done:,} of {total:,} {unit} ({100 * done // max(total, 1)} %)"
 
 
-def _rest(seconds: float, fresh: int, done: int, total: int | None) -> float | None:
-    return seconds / fresh * (total - done) if total is not None and fresh and done < total else None
+def estimate_seconds_left(seconds: float, fresh: int, done: int, total: int | None) -> float | None:
+    """Estimate the seconds left from those that `fresh` units took; None without enough of them, or at the end.
+
+    Enough are three units, and a twentieth of the work or a minute: the first units take longer than the average one.
+    """
+    if total is None or done >= total or fresh < ENOUGH:
+        return None
+    is_early = seconds < 60 and fresh < SHARE * (fresh + total - done)
+    return None if is_early else seconds / fresh * (total - done)
 
 
 def clock(seconds: float) -> str:

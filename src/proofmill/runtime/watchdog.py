@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from transformers import TrainerCallback
 
-from proofmill.runtime.progress import ProgressRate, clock, log
+from proofmill.runtime.progress import ProgressRate, clock, estimate_seconds_left, log
 from proofmill.runtime.signals import grace_seconds
 from proofmill.schema.errors import ServiceError, SettingError
 
@@ -60,7 +60,9 @@ class Steps(TrainerCallback):
     def line(self, step: int, steps: int) -> str:
         """Return the line of progress without the name."""
         rate = self._rate(step)
-        return f"step {step:,} of {steps:,}, {self._format_speed(rate)}, {clock((steps - step) / rate)} left"
+        left = estimate_seconds_left(self.pace.seconds, step - self.first, step, steps)
+        ends = "" if left is None else f", {clock(left)} left"
+        return f"step {step:,} of {steps:,}, {self._format_speed(rate)}{ends}"
 
     def _rate(self, step: int) -> float:
         """Return the steps per second."""

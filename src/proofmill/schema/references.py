@@ -113,7 +113,7 @@ def ancestors(entries: Mapping[str, Any], name: str) -> Iterator[str]:
             seen.add(other)
             if kind_of(other) not in DECLARED:
                 yield other
-            stack.extend(references(entries[other]))
+            stack.extend(references(entries[other]) if other in entries else ())  # `scores` derives it later
 
 
 def canonical(entry: Any) -> str:

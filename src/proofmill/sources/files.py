@@ -3,6 +3,7 @@
 Every fault in such a file raises one TableError with the file and the line, before any output is written.
 """
 
+import csv
 from collections.abc import Callable, Container, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from proofmill.public_data.locations import files_of, local_path
 from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.entries.response_entries import Examples
-from proofmill.schema.errors import HubError, TableError
+from proofmill.schema.errors import HubError, SettingError, TableError
 from proofmill.schema.fields import require
 from proofmill.sources import record_fields
 from proofmill.sources.file_formats import FixCells, Record, check_texts, comma_separated, jsonl, tab_separated
@@ -23,6 +24,7 @@ def _parquet(path: Path, _: FixCells | None = None) -> Iterator[Record]:
     return parquet.records(path)
 
 
+COUNTED = 2**31  # bytes of the files whose rows are counted
 Readers = Mapping[str, Callable[[Path, FixCells | None], Iterator[Record]]]  # by file extension
 READERS: Readers = {
     ".jsonl": jsonl, ".ndjson": jsonl, ".csv": comma_separated, ".tsv": tab_separated, ".parquet": _parquet,
@@ -58,6 +60,30 @@ def _rows(file: Path, fix: FixCells | None, readers: Readers) -> Iterator[Record
         raise TableError(
             f"{file}: cannot be read ({error.strerror}); expected a readable file. Check its permissions and disk."
         ) from error
+
+
+def count_rows(path: str) -> int | None:
+    """Count the rows of a file or folder without reading their values; None if it is missing, of another form or too large."""
+    try:
+        files = [file for file in files_of(local_path(path), READERS) if file.suffix.lower() in READERS]
+        if not files or sum(file.stat().st_size for file in files) > COUNTED:
+            return None
+        return sum(map(_count_file, files))
+    except (OSError, ValueError, csv.Error, SettingError, TableError):
+        return None
+
+
+def _count_file(file: Path) -> int:
+    if (ending := file.suffix.lower()) == ".parquet":
+        import pyarrow.parquet
+
+        return pyarrow.parquet.read_metadata(file).num_rows
+    if READERS[ending] is jsonl:
+        with open(file, "rb") as lines:
+            return sum(not line.isspace() for line in lines)
+    with open(file, encoding="utf-8-sig", newline="") as lines:
+        rows = sum(bool(row) for row in csv.reader(lines, delimiter="\t" if ending == ".tsv" else ","))
+    return max(0, rows - 1)
 
 
 def records(entry: Problems | Examples, fix: FixCells | None = None) -> Iterator[Record]:

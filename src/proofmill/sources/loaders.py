@@ -35,6 +35,7 @@ from proofmill.sources.record_fields import text, texts, word, words
 from proofmill.sources.threads import thread
 from proofmill.synthetic import congruences, small_proofs, small_tasks
 from proofmill.text import question_types
+from proofmill.text.suggestions import among
 
 Row = dict[str, Any]
 
@@ -279,9 +280,8 @@ def _tex(path: Path) -> str:
             f"{path}: is not UTF-8 ({error.reason} at byte {error.start}); expected UTF-8. Convert it."
         ) from error
     except OSError as error:
-        raise TableError(
-            f"{path}: cannot be read ({error.strerror}); expected a contest folder of MathArena."
-        ) from error
+        fault = f"cannot be read ({error.strerror})"
+        raise TableError(f"{path}: {fault}; expected a contest folder of MathArena.") from error
     file_formats.check_texts(str(path), content, "text")
     return content
 
@@ -290,9 +290,8 @@ def _parse(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(_tex(path))
     except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise TableError(
-            f"{path}: cannot be parsed ({error}); expected {path.suffix[1:].upper()}. Fix the file."
-        ) from error
+        form = path.suffix[1:].upper()
+        raise TableError(f"{path}: cannot be parsed ({error}); expected {form}. Fix the file.") from error
 
 
 # ---------------------------------------------------------------------------------------------------- any other dataset
@@ -308,8 +307,9 @@ def _table(entry: Problems) -> Iterator[Row]:
     """Yield rows with the columns that `columns` maps; without a map, the columns with our names."""
     ids: dict[str, str] = {}
     if unknown := [column for column in entry.columns if column not in READ]:
-        known = ", ".join(READ)
-        raise TableError(f"columns: `{unknown[0]}` is not a column that a source can fill; expected some of {known}.")
+        raise TableError(
+            f"`columns` names `{unknown[0]}`, which no source fills; expected some of {among(unknown[0], READ)}"
+        )
     for where, record in files.records(entry):
         mapped = dict(entry.columns) or {column: column for column in READ if column in record}
         mapped.setdefault("statement", "statement")

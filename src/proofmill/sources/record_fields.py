@@ -1,14 +1,14 @@
 """Read typed fields of a foreign record. A wrong value raises TableError with its place, name and value."""
 
-import difflib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 from proofmill.schema.errors import TableError, list_names, short, shorten
+from proofmill.text.suggestions import nearest
 
 # Spellings of a missing number in files without types; `Infinity` may be an answer.
 _NO_NUMBER = re.compile(r"\s*[+-]?(?:(?i:nan)|inf)\s*")
@@ -23,17 +23,13 @@ def field(where: str, record: Mapping[str, Any], column: str) -> Any:
     value: Any = record
     for part in column.split("."):
         if not isinstance(value, Mapping) or part not in value:
-            raise TableError(f"{where}: no column `{column}` among {list_names(record)}; {_nearest(column, record)}")
+            near = "".join(f"Did you mean `{short(name)}`?" for name in nearest(column, record)[:1])
+            raise TableError(
+                f"{where}: no column `{column}` among {list_names(record)}; expected `{column}`. "
+                f"{near or 'Set the right column or source.'}"
+            )
         value = value[part]
     return value
-
-
-def _nearest(column: str, record: Iterable[str]) -> str:
-    alike = {str(name).lower(): str(name) for name in record}
-    near = difflib.get_close_matches(column.lower(), alike, n=1, cutoff=0.6)
-    return f"expected `{column}`." + (
-        f" Did you mean `{short(alike[near[0]])}`?" if near else " Set the right column or source."
-    )
 
 
 def text(where: str, record: Mapping[str, Any], column: str) -> str | None:
@@ -108,10 +104,13 @@ def day(where: str, record: Mapping[str, Any], column: str) -> str | None:
 
 
 def texts(where: str, record: Mapping[str, Any], column: str) -> list[str]:
-    """Return a list of texts; null is an empty list, nulls in it are dropped. Raises TableError for other values."""
+    """Return a list of texts, also for one text; null is an empty list, nulls in it are dropped.
+
+    Raises TableError for other values.
+    """
     value = field(where, record, column)
-    if value is None:
-        return []
+    if value is None or isinstance(value, str):
+        return [value] if value and value.strip() else []
     if not isinstance(value, list) or any(item is not None and not isinstance(item, str) for item in value):
         raise TableError(f"{where}: `{column}` is a {kind_of(value)} ({shorten(value)}); expected a list of texts.")
     return [item for item in value if item is not None]

@@ -14,9 +14,10 @@ import os
 import re
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from proofmill.artifacts.archive import ArchivedTable
 from proofmill.artifacts.configurations import Configuration, in_stamp
@@ -145,17 +146,26 @@ def _files(top: Path) -> Iterator[Path]:
         yield top
 
 
-def lines(unused: list[UnusedFiles], deleted: bool) -> Iterator[str]:
-    """Yield the report: a line for each, and the total."""
-    for each in unused:
-        yield f"{each.sort:<12} {each.artifact}: {each.why}; {format_bytes(count_freed_bytes([each]))}"
-    total = format_bytes(count_freed_bytes(unused))
-    if not unused:
+def report(unused: list[UnusedFiles], deleted: bool, held: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Return what can go, with the bytes that this frees, and the artifacts that other configurations hold."""
+    files = [{**asdict(each), "bytes": count_freed_bytes([each])} for each in unused]
+    kept = {title: names for title, names in held.items() if names}
+    return {"files": files, "bytes": count_freed_bytes(unused), "deleted": deleted, "kept": kept}
+
+
+def lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the report as text: a line for each, the total, and what is kept."""
+    for each in found["files"]:
+        yield f"{each['sort']:<12} {each['artifact']}: {each['why']}; {format_bytes(each['bytes'])}"
+    total = format_bytes(found["bytes"])
+    if not found["files"]:
         yield "no unused files"
-    elif deleted:
+    elif found["deleted"]:
         yield f"deleted; freed {total}"
     else:
         yield f"{total} can be freed; `proofmill gc --delete` deletes the files above"
+    for title, names in found["kept"].items():
+        yield f"kept for `{title}`: {', '.join(names)}; `proofmill gc --forget '{title}'` releases them"
 
 
 def delete(unused: list[UnusedFiles]) -> None:

@@ -141,7 +141,7 @@ def _condition(where: Sequence[str], kind: str) -> Callable[[Mapping[str, Any]],
     pairs = [condition.partition("=") for condition in where]
     for column, equals, value in pairs:
         if not equals or column not in COLUMNS[kind]:
-            known = among(column, COLUMNS[kind], 30)
+            known = among(column, COLUMNS[kind])
             raise SettingError(f"--where {column}{equals}{value}: expected column=value with one of {known}")
     return lambda row: all(_format_value(row[column]) == value for column, _, value in pairs)
 

@@ -110,15 +110,13 @@ class Problems(Entry):
     def faults(self, context: Context) -> Iterator[str]:
         sources = context.lists["sources"]
         filters = context.lists["filters"]
-        if "/" in self.source or self.source not in sources:
-            reads = frozenset({"rows"})
-        else:
-            reads = sources[self.source].reads
-            if {"path", "id"} & reads and not (self.path or self.id):
-                yield f"source `{self.source}` needs {' or '.join(sorted({'path', 'id'} & reads))}; expected one of them. Set it."
-        for f in fields(self):
+        is_known = "/" in self.source or self.source in sources
+        reads = sources[self.source].reads if self.source in sources else frozenset({"rows"})
+        if {"path", "id"} & reads and not (self.path or self.id):
+            yield f"source `{self.source}` needs {' or '.join(sorted({'path', 'id'} & reads))}; expected one of them. Set it."
+        for f in fields(self) if is_known else ():
             if f.name not in OF_ALL_SOURCES | reads and getattr(self, f.name) not in (info_of(f).default, [], {}, None):
-                yield f"`{f.name}` is not read by source `{self.source}`; expected only {', '.join(sorted(reads))}. Remove it."
+                yield f"`{f.name.replace('_', '-')}` is not read by source `{self.source}`; expected only {', '.join(sorted(reads))}. Remove it."
         if known := sources[self.source].families if self.source in sources else ():
             if self.rows is None:
                 yield f"source `{self.source}` needs `rows`; expected the number of problems to generate. Set it."
