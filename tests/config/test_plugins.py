@@ -243,7 +243,7 @@ def test_manual_is_printed_with_the_parts_of_a_configuration(parts, monkeypatch,
         ),
         (
             "from proofmill.schema.registry_items import Named\nFILTERS = {'a': Named(len, 'x', 1)}\n",
-            "my_parts.py:2: .* raised ValueError: the argument is 1; expected one of none, number",
+            "my_parts.py:2: .* raised ValueError: `argument` is 1, which is not the form .*`none`, `number`",
         ),
         ("PROMPTS = 'nowhere'\n", "nowhere is not a folder"),
     ],

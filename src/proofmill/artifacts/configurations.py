@@ -73,7 +73,9 @@ def forget(results: Path, title: str) -> None:
     """Remove the record of a configuration. Raises SettingError if none has this title."""
     known = {_read(path).title: path for path in sorted((results / FOLDER).glob("*.json"))}
     if title not in known:
-        raise SettingError(f"--forget {title}: no such configuration; expected one of {among(title, [*known])}")
+        raise SettingError(
+            f"--forget {title}: no such configuration; expected one of {among(title, [*known])} Run `proofmill gc` to list them."
+        )
     known[title].unlink()
     durable.sync_name(known[title])
 

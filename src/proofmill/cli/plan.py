@@ -37,6 +37,10 @@ def run(options: argparse.Namespace) -> None:
     """Print the plan of a target; with `--machine`, whether it fits."""
     from proofmill.planning.plan import RunPlan
 
+    if not 0 < options.mean_length <= 1:
+        raise SettingError(
+            f"--mean-length {options.mean_length:g}: is not such a share; expected one above 0 and up to 1. Change it."
+        )
     config = read_config(options)
     plan = RunPlan(config, options.target or next(iter(config.recipes)), options.results)
     if options.machine:
@@ -55,8 +59,6 @@ def check_fit(plan: Any, options: argparse.Namespace) -> None:
     from proofmill.planning.feasibility import Feasibility
     from proofmill.planning.machines import machine
 
-    if not 0 < options.mean_length <= 1:
-        raise SettingError(f"--mean-length {options.mean_length:g}; expected a share above 0 and up to 1.")
     feasibility = Feasibility(plan, machine(options.machine), options.mean_length)
     print_result(options, {"target": plan.target, **feasibility.data()}, feasibility.lines())
     if not feasibility.fits:

@@ -1,6 +1,7 @@
 """`proofmill show`: print finished tables."""
 
 import argparse
+from pathlib import Path
 
 from proofmill.cli.config_options import add_configfile, add_json, is_artifact, print_json, read_config
 from proofmill.schema.errors import SettingError
@@ -30,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
         return _show_one(options)
     if _selects_rows(options):
         raise SettingError(
-            f"show {' '.join(names)}: --row, --where, --columns and --rows need one artifact; expected one <kind>/<name>."
+            f"show {' '.join(names)}: --row, --where, --columns and --rows need one artifact; expected one <kind>/<name>. Name one."
         )
     from proofmill.analysis.show import list_outputs, to_data
 
@@ -54,6 +55,8 @@ def _show_one(options: argparse.Namespace) -> None:
     from proofmill.artifacts.tables import Table
 
     table = Table(options.targets[0], options.results)
+    if not table.path.exists() and Path("config.yaml").exists():
+        read_config(options).list_target(table.name)  # else the name is unknown
     limit = show_artifact.ROWS if options.rows is None else options.rows
     rows = (
         show_artifact.rows(table, options.row, options.where, options.columns, limit)

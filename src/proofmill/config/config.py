@@ -108,7 +108,9 @@ class Config:
             return self.recipes[target]
         if name not in self.entries:
             known = [*self.recipes, *(entry for entry in self.entries if kind_of(entry) == kind_of(name))]
-            raise RecipeError(f"{target}: neither a recipe nor an artifact; expected one of {among(name, known)}")
+            raise RecipeError(
+                f"{target}: neither a recipe nor an artifact; expected one of {among(name, known)} See: snakemake --list"
+            )
         return [name]
 
 
@@ -191,11 +193,11 @@ def _join(mistakes: list[str]) -> str:
 def _settings_faults(config: Mapping) -> Iterator[str]:
     budget, results = as_number(config.get("budget")), config.get("results", "results")
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int | float) or budget < 0):
-        yield f"budget: found {budget!r}; expected a number of dollars for all calls together, such as 25.0."
+        yield f"budget: found {budget!r}; expected a number of dollars for all calls together, such as 25.0. Set one, or remove it."
     if not isinstance(results, str) or not (results and RESULTS.match(results)):
         yield (
             f"results: found {results!r}; expected the path of a folder, such as `results` or `/scratch/me/mill`, from letters, "
-            "digits, `-`, `_`, `.` and `/`."
+            "digits, `-`, `_`, `.` and `/`. Set another one."
         )
     elif fault := _place_fault(Path(results)):
         yield f"results: `{results}` {fault}; expected a new or empty folder, or one of an earlier run. Set another."
@@ -287,7 +289,9 @@ def _read_blocks(config: Mapping, mistakes: list[str]) -> Iterator[_Block]:
             if not isinstance(requires, list) or (unknown := [n for n in requires if str(n) not in known_names]):
                 wrong = requires if not isinstance(requires, list) else f"`{unknown[0]}`"
                 known = among(str(wrong), [n for n in (*shared, *recipes) if n != name])
-                mistakes.append(f"{name}: `{WITH}` names {wrong}; expected some of {known}")
+                mistakes.append(
+                    f"{name}: `{WITH}` names {wrong}; expected some of {known} Declare it, or fix the name."
+                )
                 requires = []
             yield _Block(name, {key: value for key, value in entries.items() if key != WITH}, requires, is_shared)
 
@@ -302,9 +306,9 @@ def _number_faults(config: Any) -> Iterator[str]:
             items = value.items() if isinstance(value, Mapping) else enumerate(value, 1)
             pending += ((f"{where} > {short(str(key))}" if where else short(str(key)), inner) for key, inner in items)
         elif isinstance(value, float) and not math.isfinite(value):
-            yield f"{where}: found {value}; expected a finite number."
+            yield f"{where}: found {value}; expected a finite number. Write another one."
         elif isinstance(value, int) and abs(value) >= 2**63:
-            yield f"{where}: found {shorten(value)}; expected a number below 2^63."
+            yield f"{where}: found {shorten(value)}; expected a number below 2^63. Write another one."
 
 
 def _name_fault(name: Any, homes: Mapping[str, _Block]) -> str | None:
@@ -312,11 +316,11 @@ def _name_fault(name: Any, homes: Mapping[str, _Block]) -> str | None:
     if isinstance(name, str) and kind_of(name) in ENTRY_TYPES and "/" in name and not NAME.match(name):
         right = re.sub(r"[^a-z0-9.-]+", "-", name.partition("/")[2].lower()).strip("-.")
         return (
-            f"expected lower-case letters, digits, `-` and `.` after `{kind_of(name)}/`, a letter or digit first. "
+            f"has the name `{short(name.partition('/')[2])}`; expected lower-case letters, digits, `-` and `.` after `{kind_of(name)}/`, a letter or digit first. "
             f"{f'Rename it to `{kind_of(name)}/{right}`.' if right else 'Rename it.'}"
         )
     if not (isinstance(name, str) and NAME.match(name)) or kind_of(name) not in ENTRY_TYPES:
-        return f"expected <kind>/<name> in lower-case letters, with a kind of {among(kind_of(str(name)), ENTRY_TYPES)}"
+        return f"has the kind `{short(kind_of(str(name)))}`; expected <kind>/<name> in lower-case letters, with a kind of {among(kind_of(str(name)), ENTRY_TYPES)}"
     if name in homes:
         return f"also declared in `{homes[name].name}`; expected each name once. Rename one of them."
     return None

@@ -258,9 +258,10 @@ class blamed:
         ended = " ".join("".join(traceback.format_exception_only(error)).split())
         if places:
             place = places[-1]
+            expected = "a plugin that can be imported" if self.always else "a part that handles every input"
             raise RecipeError(
-                f"{place.filename}:{place.lineno}: `{place.line}` in {place.name} raised {ended}; expected a part that handles "
-                "every input. Fix it and rerun."
+                f"{place.filename}:{place.lineno}: `{place.line}` in {place.name} raised {ended}; expected {expected}. "
+                "Fix it and rerun."
             ) from error
         if self.always:
             raise RecipeError(

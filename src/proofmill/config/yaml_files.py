@@ -52,7 +52,9 @@ def _merge_recipes(path: Path, under: dict, seen: set[str]) -> dict:
 def _paths(file: Path, key: str, values: Any) -> Iterable[str]:
     """Return the paths that a file lists, relative to the working directory."""
     if not isinstance(values, list) or not all(isinstance(value, str) and value.isprintable() for value in values):
-        raise RecipeError(f"{file}: `{key}` is {values!r}; expected a list of files, such as `{key}: [my_{key}]`.")
+        raise RecipeError(
+            f"{file}: `{key}` is {values!r}; expected a list of files, such as `{key}: [my_{key}]`. Write it as a list."
+        )
     return [value if value.startswith(ABSOLUTE) else str(file.parent / value) for value in values]
 
 
@@ -88,9 +90,9 @@ def _read_one(path: Path) -> dict:
     if path == Path("config.yaml"):
         advice = " Change to the folder that has it, or create one: proofmill init mine."
     text = read_text(path, f"a configuration file.{advice}")
-    loaded = read_yaml(text, str(path), "a mapping of recipes.") or {}
+    loaded = read_yaml(text, str(path), "a mapping of recipes. Fix the file.") or {}
     if not isinstance(loaded, dict):
-        raise RecipeError(f"{path}: found a {type(loaded).__name__}; expected a mapping of recipes.")
+        raise RecipeError(f"{path}: found a {type(loaded).__name__}; expected a mapping of recipes. Fix the file.")
     return loaded
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from proofmill.public_data.registry import is_public, local_copy
 from proofmill.schema.errors import SettingError, TableError, escape
+from proofmill.text.suggestions import nearest
 
 
 def local_path(text: str) -> Path:
@@ -82,7 +83,12 @@ def _unreachable(path: Path, error: OSError) -> str:
         fault = "no such file or folder"
     else:
         fault = f"cannot be accessed ({error.strerror})"
-    return f"{path}: {fault}; expected the source that the entry names. Check the path and its variables."
+    near = "".join(f" Did you mean `{path.parent / n}`?" for n in nearest(path.name, _names_in(path.parent))[:1])
+    return f"{path}: {fault}; expected the source that the entry names.{near} Check the path and its variables."
+
+
+def _names_in(folder: Path) -> list[str]:
+    return [escape(name) for name in os.listdir(folder)] if os.access(folder, os.R_OK) and folder.is_dir() else []
 
 
 def _check_name(path: Path) -> None:

@@ -20,6 +20,7 @@ from proofmill.rewards.lengths import RIGHT_RANGE, WRONG_RANGE
 from proofmill.schema.reasons import UNDECIDED, Reason, StopReason
 from proofmill.text import languages
 from proofmill.text.reasoning import thought_or_all
+from proofmill.text.suggestions import among
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ class Reward:
         """Return what is wrong with the weight or the arguments in a recipe, or None."""
         named = config if isinstance(config, Mapping) else {}
         if unknown := set(named) - {"weight", *self.arguments}:
-            known = ", ".join(["weight", *self.arguments])
-            return f"`{name}` has the argument `{min(unknown)}`; expected some of {known}."
+            known = among(min(unknown), ["weight", *self.arguments])
+            return f"`{name}` has the argument `{min(unknown)}`; expected some of {known}"
         if missing := [key for key, default in self.arguments.items() if default is None and key not in named]:
             return f"`{name}` needs `{missing[0]}`; expected `{{{name}: {{weight: 1, {missing[0]}: ...}}}}`."
         try:

@@ -141,7 +141,7 @@ def _fault(url: str) -> str:
             if re.fullmatch(r"[a-zA-Z]{1,10}", scheme)
             else "it does not begin with https://"
         )
-    if re.fullmatch(r"https?://[^/?#]*:?[^/?#]*", url) and re.fullmatch(r"[\w.\[\]:-]+", url.partition("://")[2]):
+    if re.fullmatch(r"https?://[\w.\[\]-]+(:\d{1,5})?", url):
         return "it has no path: most servers answer at /v1, some at /"
     return "its host or its port cannot be read"
 

@@ -47,7 +47,7 @@ class Module(importlib.abc.SourceLoader):
 
     @cached_property
     def text(self) -> str:
-        return read_text(self.path, "a Python file of your own (`plugins`).")
+        return read_text(self.path, "a Python file of your own (`plugins`). Check the path.")
 
     @cached_property
     def tree(self) -> ast.Module:

@@ -22,7 +22,10 @@ class Named:
 
     def __post_init__(self) -> None:
         if self.argument not in get_args(Argument):
-            raise ValueError(f"the argument is {self.argument!r}; expected one of {', '.join(get_args(Argument))}.")
+            forms = ", ".join(f"`{form}`" for form in get_args(Argument))
+            raise ValueError(
+                f"`argument` is {self.argument!r}, which is not the form of an argument in a recipe ({forms})"
+            )
 
     def fault(self, item: str | Mapping[str, Any]) -> str | None:
         """Return the fault in how the configuration writes this item, or None."""
@@ -44,7 +47,7 @@ class Named:
             "bounds": f"`{{{name}: [<min or null>, <max or null>]}}`",
             "texts": f"`{{{name}: [<text>, ...]}}`",
         }[self.argument]
-        return None if right else f"`{name}` has the argument {argument!r}; expected {shape}."
+        return None if right else f"`{name}` has the argument {argument!r}; expected {shape}. Write it in this form."
 
     def _has_options(self, argument: Any) -> bool:
         if not isinstance(argument, Mapping):

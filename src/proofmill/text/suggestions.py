@@ -23,7 +23,7 @@ def nearest(name: object, known: Iterable[object]) -> list[str]:
     alike = [
         difflib.get_close_matches(word, [w for w in words if words[w]], n, cutoff) for n, cutoff in ((1, 0.6), (3, 0.8))
     ]
-    parts = [n for n in names if len(word) > 3 and word in n]
+    parts = [n for n in names if n.endswith(f"/{word}") or (len(word) > 3 and word in n)]
     found = [names[n] for w in (*alike[0], *alike[1]) for n in words[w]]
     return list(dict.fromkeys([*found, *(names[n] for n in parts)]))[:3]
 

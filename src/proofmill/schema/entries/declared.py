@@ -129,7 +129,7 @@ class Api(Entry):
         if paid and not re.search(r"\d{4}-\d{2}-\d{2}", self.price_source):
             yield (
                 f"`price-source` is {self.price_source!r}; expected the source and the date of the price, such as "
-                "`https://example.org/pricing, 2026-11-20`."
+                "`https://example.org/pricing, 2026-11-20`. Set it."
             )
         if self.retired and not re.search(r"\d{4}-\d{2}-\d{2}", self.checked):
             yield (
@@ -191,7 +191,7 @@ class Grader(Entry):
         if self.ask == "until-known" and (self.rounds or "disagreement" in self.escalate_on):
             yield "`ask` is `until-known`, and `rounds` or `disagreement` need the grades of all judges; expected `ask: all`."
         if self.quorum > len(self.judges):
-            yield f"`quorum` is {self.quorum} of {len(self.judges)} judges; expected at most {len(self.judges)}."
+            yield f"`quorum` is {self.quorum} of {len(self.judges)} judges; expected at most {len(self.judges)}. Lower it, or add judges."
         band = self.escalate_band
         if bool(band) != ("band" in self.escalate_on) or (band and (len(band) != 2 or band[0] > band[1])):
             yield f"`escalate-band` is {band}; expected `[<lowest>, <highest>]` together with `band` in `escalate-on`."

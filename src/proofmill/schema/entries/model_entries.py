@@ -126,7 +126,7 @@ class Sft(Entry):
     max_grad_norm: float = doc("Maximum gradient norm; larger gradients are scaled down to it.", 1.0, gt=0)
     max_length: Count = doc("Maximum length of an example in tokens; longer ones: `too-long`.", 512)
     too_long: Literal["error", "drop"] = doc(
-        "Handling of examples longer than `max-length`: stop the stage before training (`stop`), or skip and count them (`drop`).",
+        "Handling of examples longer than `max-length`: stop the stage before training (`error`), or skip and count them (`drop`).",
         "error",
     )
     train_on: Literal["answer", "assistant", "all"] = doc(
@@ -135,7 +135,7 @@ class Sft(Entry):
     )
     packing: bool = doc("Pack examples into rows of `max-length` tokens, without attention between them.", False)
     lora: Adapter | None = doc(
-        "Train LoRA adapters: `{rank: , alpha: , dropout: , target_modules: , quantized: }`. They are merged into the weights at the end. By default, all weights are trained.",
+        "Train LoRA adapters: `{rank: , alpha: , dropout: , target-modules: , quantized: }`. They are merged into the weights at the end. By default, all weights are trained.",
         None,
     )
     evaluate: Annotated[str, Ref("examples")] | None = doc("Other examples to compute the evaluation loss on.", None)
@@ -147,7 +147,7 @@ class Sft(Entry):
 
     def faults(self, context: Context) -> Iterator[str]:
         if (self.steps is None) == (self.epochs is None):
-            yield "found both `steps` and `epochs`, or neither; expected exactly one of them."
+            yield "found both `steps` and `epochs`, or neither; expected exactly one of them. Set one."
         if self.evaluate and self.evaluate_share:
             yield "found both `evaluate` and `evaluate-share`; expected one of them. Remove one."
         if self.evaluate == self.examples:
