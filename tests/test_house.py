@@ -141,7 +141,7 @@ def test_no_broad_except_and_nothing_left_open(module):
 
 def test_lines_of_yaml_and_markdown_have_one_width():
     """Like those of the code. A table's row is one line; prompts and cards are sent unchanged."""
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("*.yaml"), *folders("docs", "data", "workflow", "tests")]:
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("*.yaml"), *folders("docs", "data", "skills", "workflow", "tests")]:
         if path.suffix in (".md", ".yaml", ".smk"):
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
                 short = len(line) <= WIDTH or line.startswith("|") or " " not in line.strip()

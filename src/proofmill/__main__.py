@@ -24,7 +24,7 @@ class Command:
 
 
 COMMANDS = {
-    "init": Command("create a folder with a recipe, data, a reward and .env that runs in a minute", "init mine"),
+    "init": Command("create a project with a recipe, data, a reward and .env, or add what a folder lacks", "init mine"),
     "fetch": Command("download the public data and models that a target needs", "fetch qed-nano --list"),
     "plan": Command(
         "show what a target would run, why, and at what cost", "plan qed-nano --configfile workflow/rehearsal.yaml"

@@ -146,3 +146,18 @@ def test_command_of_a_shard_leaves_its_file(built):
     assert "python -m proofmill.schemes schemes/{wildcards.name} --entry" in table and "touch" not in table
     assert "--shard {wildcards.shard}/{wildcards.shards} --entry" in shard and shard.endswith("touch {output}")
     assert ".{wildcards.shard}-of-{wildcards.shards}.log" in shard
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "said"), [("kill -9 $$", 137, "ended by SIGKILL; "), ("exit 3", 3, "started")]
+)
+def test_signal_that_ended_a_job_is_its_last_line(built, tmp_path, ends, code, said):
+    """The log and the message of the run name the signal; a job that ends by itself has its own last line."""
+    (tmp_path / "program").write_text(f"echo started; {ends}")
+    line = command(built.config, "problems", f"bash {tmp_path}/program").replace("{wildcards.name}", "none")
+    for field in ("params.entry:q", "resources.engine_args:q", "resources.engine", "threads"):
+        line = line.replace(f"{{{field}}}", "x")
+    words = ["bash", "-e", "-o", "pipefail", "-c", line.replace("{{", "{").replace("}}", "}")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    last = (tmp_path / "results/problems/none.log").read_text().splitlines()[-1]
+    assert done.returncode == code and said in done.stdout.splitlines()[-1] and said in last

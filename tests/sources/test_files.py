@@ -39,6 +39,18 @@ def test_read_of_jsonl_csv_tsv_and_parquet_gives_the_same_rows(tmp_path):
         assert f"{tmp_path / name}:{line}" == found[1][0]
 
 
+def test_rows_are_counted_without_reading_their_values(tmp_path):
+    """JSONL, CSV with lines in a cell, TSV, Parquet and folders of them; nothing else has a number."""
+    for name in ("a.jsonl", "b.csv", "c.tsv"):
+        (tmp_path / name).write_text('{"a": 1}\n\n{"a": 2}\n' if name == "a.jsonl" else 'a,b\n"1\n2",3\n4,5\n')
+    pl.DataFrame({"a": [1, 2]}).write_parquet(tmp_path / "d.parquet")
+    names = ["a.jsonl", "b.csv", "d.parquet", "c.tsv", ".", "none.jsonl", "${PROOFMILL_NOT_SET}/a.jsonl"]
+    (tmp_path / "c.tsv").write_text('a\tb\n"1\n2"\t3\n4\t5\n')
+    assert [files.count_rows(f"{tmp_path}/{name}") for name in names] == [2, 2, 2, 2, 8, None, None]
+    (tmp_path / "e.json").write_text("[]")
+    assert files.count_rows(str(tmp_path / "e.json")) is None
+
+
 def test_read_of_a_folder_takes_its_files_in_order(tmp_path):
     """A folder is all of its files by name; other files in it do not count."""
     (tmp_path / "b.jsonl").write_text('{"n": 2}\n')

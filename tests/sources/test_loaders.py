@@ -336,7 +336,7 @@ def test_table_without_a_map_takes_our_own_names(tmp_path, name):
         ([{"Q": "s"}], {"statement": "q"}, r"no column `q` among Q; expected `q`\. Did you mean `Q`\?"),
         ([{"statement": 7}], {}, "`statement` is a number"),
         ([{"statement": ["s"]}], {}, "`statement` is a list"),
-        ([{"statement": "s", "candidates": "c"}], {}, r"`candidates` is a text \('c'\); expected a list of texts"),
+        ([{"statement": "s", "candidates": 3}], {}, r"`candidates` is a number \(3\); expected a list of texts"),
         (
             [{"statement": "s", "question_type": "both"}],
             {},
@@ -347,7 +347,7 @@ def test_table_without_a_map_takes_our_own_names(tmp_path, name):
             {"problem": "n"},
             r"f.jsonl:2: `n` is '1' as in .*f.jsonl:1",
         ),
-        ([{"statement": "s"}], {"stament": "statement"}, "`stament` is not a column that a source"),
+        ([{"statement": "s"}], {"stament": "statement"}, "`columns` names `stament`, .*Did you mean `statement`"),
     ],
 )
 def test_table_with_other_columns_is_refused(tmp_path, rows, columns, found):

@@ -2,7 +2,8 @@
 
 A table appears by one atomic rename, so it is complete or absent. The stamp (metadata of the Parquet file) has kind,
 name, entry, fingerprint, parents' content, commit, versions, seed, counts by outcome, seconds, tokens, cost. The
-archive has a copy of every table by its fingerprint (archive.py). With --forcerun a table is rebuilt despite its copy.
+archive has a copy of every table without failed calls, by its fingerprint (archive.py). With --forcerun a table is
+rebuilt despite its copy.
 
 Differences from similar caches:
 1. The fingerprint covers the entry with defaults, the kind's revision, the prompts' text, the models and graders, the

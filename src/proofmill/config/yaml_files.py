@@ -88,7 +88,9 @@ def _place_prompts(file: Path, loaded: dict) -> None:
 def _read_one(path: Path) -> dict:
     advice = " Check the path."
     if path == Path("config.yaml"):
-        advice = " Change to the folder that has it, or create one: proofmill init mine."
+        advice = (
+            " Change to the folder that has it, or create one: proofmill init mine (--here in a folder with files)."
+        )
     text = read_text(path, f"a configuration file.{advice}")
     loaded = read_yaml(text, str(path), "a mapping of recipes. Fix the file.") or {}
     if not isinstance(loaded, dict):
