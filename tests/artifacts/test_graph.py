@@ -152,7 +152,7 @@ def test_command_of_a_shard_leaves_its_file(built):
     ("ends", "code", "said"), [("kill -9 $$", 137, "ended by SIGKILL; "), ("exit 3", 3, "started")]
 )
 def test_signal_that_ended_a_job_is_its_last_line(built, tmp_path, ends, code, said):
-    """The log and the message of the run name the signal; a job that ends by itself has its own last line."""
+    """The log and the message of the run name the signal; a job that exits has its own last line."""
     (tmp_path / "program").write_text(f"echo started; {ends}")
     line = command(built.config, "problems", f"bash {tmp_path}/program").replace("{wildcards.name}", "none")
     for field in ("params.entry:q", "resources.engine_args:q", "resources.engine", "threads"):

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import math
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
@@ -30,18 +29,10 @@ def print_result(options: argparse.Namespace, content: Mapping[str, Any], lines:
 
 
 def print_json(command: str, content: Mapping[str, Any]) -> None:
-    """Print the JSON object of a command, the only text on its standard output."""
-    shown = _to_json({"schema": SCHEMA, "command": command, **content})
-    print(json.dumps(shown, indent=2, ensure_ascii=False, default=str, allow_nan=False))
-
-
-def _to_json(value: Any) -> Any:
-    """Replace numbers that JSON does not have (NaN, infinities) by null."""
-    if isinstance(value, Mapping):
-        return {str(key): _to_json(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_to_json(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """Print the JSON object of a command. Numbers that JSON does not have (NaN, infinities) are null."""
+    shown = {"schema": SCHEMA, "command": command, **content}
+    valid = json.loads(json.dumps(shown, default=str), parse_constant=lambda _: None)
+    print(json.dumps(valid, indent=2, ensure_ascii=False))
 
 
 def read_config(options: argparse.Namespace, drafts: bool = True) -> Any:

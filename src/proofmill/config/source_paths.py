@@ -51,11 +51,9 @@ def read_known_digests(address: str) -> dict[str, str]:
 def row_fault(entry: Any) -> str | None:
     """Return the fault in the first row of a local file that an entry reads, such as a misnamed column; else None."""
     path = getattr(entry, "path", None) if isinstance(entry, Problems | Schemes | Examples) else None
-    if not path or is_public(path):
-        return None
     try:
-        file = local_path(path)
-        if not file.is_file() or file.suffix.lower() not in files.READERS:
+        file = None if not path or is_public(path) else local_path(path)
+        if file is None or not file.is_file() or file.suffix.lower() not in files.READERS:
             return None
         where, record = next(files.read(file))
         if isinstance(entry, Examples):
@@ -65,8 +63,6 @@ def row_fault(entry: Any) -> str | None:
             record_fields.field(where, record, column)
         if isinstance(entry, Problems) and entry.source in SOURCES and not entry.where:  # else it may not be selected
             next(SOURCES[entry.source].load(entry), None)
-    except SettingError:  # an unset variable, which is reported if the file is needed
-        return None
-    except TableError as error:
-        return str(error)
+    except (SettingError, TableError) as error:  # an unset variable is reported if the file is needed
+        return str(error) if isinstance(error, TableError) else None
     return None

@@ -146,10 +146,9 @@ def estimate_seconds_left(seconds: float, fresh: int, done: int, total: int | No
 
     Enough are three units, and a twentieth of the work or a minute: the first units take longer than the average one.
     """
-    if total is None or done >= total or fresh < ENOUGH:
+    if total is None or done >= total or fresh < ENOUGH or (seconds < 60 and fresh < SHARE * (fresh + total - done)):
         return None
-    is_early = seconds < 60 and fresh < SHARE * (fresh + total - done)
-    return None if is_early else seconds / fresh * (total - done)
+    return seconds / fresh * (total - done)
 
 
 def clock(seconds: float) -> str:

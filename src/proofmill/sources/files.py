@@ -63,27 +63,24 @@ def _rows(file: Path, fix: FixCells | None, readers: Readers) -> Iterator[Record
 
 
 def count_rows(path: str) -> int | None:
-    """Count the rows of a file or folder without reading their values; None if it is missing, of another form or too large."""
+    """Count the rows of a local file or folder without their values; None if it is missing, too large or of another form."""
     try:
         files = [file for file in files_of(local_path(path), READERS) if file.suffix.lower() in READERS]
-        if not files or sum(file.stat().st_size for file in files) > COUNTED:
-            return None
-        return sum(map(_count_file, files))
+        is_small = sum(file.stat().st_size for file in files) <= COUNTED
+        return sum(map(_count_file, files)) if files and is_small else None
     except (OSError, ValueError, csv.Error, SettingError, TableError):
         return None
 
 
 def _count_file(file: Path) -> int:
     if (ending := file.suffix.lower()) == ".parquet":
-        import pyarrow.parquet
+        from pyarrow import parquet
 
-        return pyarrow.parquet.read_metadata(file).num_rows
-    if READERS[ending] is jsonl:
-        with open(file, "rb") as lines:
-            return sum(not line.isspace() for line in lines)
+        return parquet.read_metadata(file).num_rows
     with open(file, encoding="utf-8-sig", newline="") as lines:
-        rows = sum(bool(row) for row in csv.reader(lines, delimiter="\t" if ending == ".tsv" else ","))
-    return max(0, rows - 1)
+        if READERS[ending] is jsonl:
+            return sum(not line.isspace() for line in lines)
+        return max(0, sum(map(bool, csv.reader(lines, delimiter="\t" if ending == ".tsv" else ","))) - 1)
 
 
 def records(entry: Problems | Examples, fix: FixCells | None = None) -> Iterator[Record]:
