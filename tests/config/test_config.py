@@ -975,3 +975,36 @@ def test_new_empty_and_earlier_results_are_taken(tmp_path):
         (tmp_path / f"earlier-{kind}/notes.txt").touch()
         assert in_results(tmp_path / f"earlier-{kind}").entries
     assert in_results(tmp_path / "new").entries and in_results(tmp_path / "empty").entries
+
+
+DERIVED = {
+    **LEARNING,
+    "scores/s": {"models": ["base/b"], "problems": ["problems/p"], "grader": "arithmetic", "metrics": ["avg-at-k"]},
+    "examples/own": {"grades": "grades/base-b@p@greedy", "keep": ["solved"]},
+    "sft/own": {"model": "base/b", "examples": "examples/own", "steps": 1},
+}
+DERIVED["scores/s"]["sampling"] = {"greedy": {"temperature": 0}}
+
+
+def test_names_that_scores_adds_can_be_referred_to_and_are_targets():
+    """Another entry reads them, also of a shared block; they are targets, and ancestors of what reads them."""
+    config = expand({"r": DERIVED})
+    assert config.list_target("responses/base-b@p@greedy") == ["responses/base-b@p@greedy"]
+    assert "responses/base-b@p@greedy" in references.ancestors(config.entries, "sft/own")
+    own = {name: DERIVED[name] for name in ("examples/own", "sft/own")}
+    rest = {name: entry for name, entry in DERIVED.items() if name not in own}
+    assert "sft/own" in expand({"shared": {"block": rest}, "r": {"with": ["block"], **own}}).recipes["r"]
+    with pytest.raises(
+        RecipeError, match=r"refers to `grades/base-b@p@greedy` of the recipe `other`; expected `with: "
+    ):
+        expand({"other": rest, "r": own})
+
+
+def test_names_that_scores_adds_have_the_mistakes_of_scores():
+    """A circle through them is found, and an entry that reads them is left out with its `scores`."""
+    circle = {**DERIVED, "scores/s": {**DERIVED["scores/s"], "models": ["base/b", "sft/own"]}}
+    circle["examples/own"] = {"grades": "grades/sft-own@p@greedy"}
+    assert "references form a cycle" in mistake(**circle)
+    faulty = {**DERIVED, "scores/s": {**DERIVED["scores/s"], "metrics": ["avg"]}}
+    config = expand({"r": faulty}, drafts=True)
+    assert "sft/own" not in config.entries and "`metrics` names `avg`" in config.faults["sft/own"]

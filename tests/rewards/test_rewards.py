@@ -146,7 +146,10 @@ def grpo(rewards):
     [
         ({"grad": 1}, "Did you mean `grade`"),
         ({"overlong": 1}, "`overlong` needs `buffer`"),
-        ({"overlong": {"bufer": 3}}, "has the argument `bufer`; expected some of weight, buffer"),
+        (
+            {"overlong": {"bufer": 3}},
+            "has the argument `bufer`; expected some of buffer, weight. Did you mean `buffer`",
+        ),
         ({"outcome": {"preset": "best"}}, "the preset is 'best'; expected one of pure-success"),
         ({"language": {"language": "tlh"}}, "`language`: .*tlh"),
         ({"grade": {"weight": 1, "power": 2}}, "has the argument `power`; expected some of weight"),

@@ -76,6 +76,8 @@ def test_file_that_is_no_text_is_refused(dotenv):
         ("http://:80/v1", "host or its port"),
         ("http://host:port/v1", "host or its port"),
         ("http://host:99999/v1", "host or its port"),
+        ("http://127.0.0.1:8101", "no path"),
+        ("https://host", "no path"),
     ],
 )
 def test_malformed_address_is_refused_with_what_is_expected(monkeypatch, url, found):

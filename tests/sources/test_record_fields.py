@@ -31,14 +31,19 @@ def test_field_of_a_nested_column_is_found_by_its_path():
         (record_fields.word, True),
         (record_fields.year, "last year"),
         (record_fields.year, 99),
-        (record_fields.texts, "x"),
+        (record_fields.texts, 7),
         (record_fields.texts, [1]),
     ],
 )
 def test_field_of_a_wrong_type_is_refused(read, value):
-    """A number is not a statement, a text is not a list, and 99 is not a year."""
+    """A number is not a statement, nor a list of texts, and 99 is not a year."""
     with pytest.raises(TableError, match=r"^f:1: `a` is .+; expected .+\.$"):
         read("f:1", {"a": value}, "a")
+
+
+def test_field_of_one_text_is_a_list_of_it():
+    """A CSV file has `tags: algebra`; a blank cell is an empty list."""
+    assert [record_fields.texts("f:1", {"a": value}, "a") for value in ("x", " ", None)] == [["x"], [], []]
 
 
 def test_field_of_numbers_as_words_is_their_text():
