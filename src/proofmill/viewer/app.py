@@ -43,7 +43,7 @@ from proofmill.viewer import human_grades, problem_pages, recipes, rendering, ro
 
 HERE = Path(__file__).parent
 COOKIE = "proofmill-view"
-ASSETS = {"style.css": "text/css", "viewer.js": "text/javascript"}
+ASSETS = {"style.css": "text/css", "page.js": "text/javascript", "curves.js": "text/javascript"}
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
