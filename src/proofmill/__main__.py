@@ -104,6 +104,8 @@ def main() -> None:
         from proofmill.cli.config_options import read_results_folder
         from proofmill.runtime import environment
 
+        if "first" in options:
+            options.first(options)
         environment.read_file()
         options.results = options.results or read_results_folder(options)
         options.run(options)

@@ -131,7 +131,9 @@ def group_attempts(entry: Scores, job: Job) -> dict[Cell, Rows]:
     for name in entry.grades:
         graded = job.parent(name).stamp["entry"]
         responses = job.parent(graded["responses"]).stamp["entry"]
-        group = Cell(without_seed(responses["model"]), responses["problems"], _way(name, responses), _grader(graded))
+        group = Cell(
+            without_seed(responses["model"]), responses["problems"], name_sampling(name, responses), name_grader(graded)
+        )
         same = names.setdefault(group, [])
         same.append(name)
         if without_seed(same[0]) != without_seed(name):
@@ -220,7 +222,7 @@ def _loader(job: Job, problems: str) -> str | None:
     return stamp.get("loader", stamp["entry"]["source"])
 
 
-def _way(grades: str, responses: Mapping) -> str:
+def name_sampling(grades: str, responses: Mapping) -> str:
     """Return the name of the sampling setting: its name under `sampling`, or one from the entry of the responses."""
     if named := sampling_of(grades):
         return named
@@ -229,7 +231,7 @@ def _way(grades: str, responses: Mapping) -> str:
     return "greedy" if responses["temperature"] == 0 else f"T={responses['temperature']:g}"
 
 
-def _grader(graded: Mapping) -> str:
+def name_grader(graded: Mapping) -> str:
     """Return the grader's name; for a single judge with its prompt, which distinguishes such graders."""
     prompted = kind_of(graded["grader"]) == "api" and graded["grader_prompt"]
     return f"{graded['grader']} ({graded['grader_prompt']})" if prompted else graded["grader"]

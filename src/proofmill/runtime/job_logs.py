@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 LAST = 4096  # bytes at the end of a log in which its last line is searched
+LAST_RUN = 65536  # bytes at the end of a log in which the lines of its last run are searched
 TIME = re.compile(r"\d\d:\d\d:\d\d  ")
 RUN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d .* on .*|")
 
@@ -21,6 +22,18 @@ def last_line(log: Path) -> str:
         return ""
     line = next((line for line in reversed(lines) if line.strip()), "")
     return line.split("  ", 2)[-1] if line[:2].isdigit() else line
+
+
+def last_run(log: Path) -> list[str]:
+    """Return the lines of the last run in a log without their times, of a long one only the last."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, log.stat().st_size - LAST_RUN))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    starts = [place for place, line in enumerate(lines) if line and RUN.fullmatch(line)]
+    return [TIME.sub("", line, count=1) for line in lines[starts[-1] + 1 if starts else 0 :]]
 
 
 class Tail:

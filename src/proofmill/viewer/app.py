@@ -1,6 +1,11 @@
 """Serve the viewer's pages on the loopback, behind a token that the address carries once.
 
-    /recipe/<name>          the graph of artifacts, with state, rows, time and cost
+    /                       running jobs, scores of the recipe changed last, what needs a look, all recipes
+    /recipe/<name>          the map of kinds, all stages, trainings, tables and costs
+    /scores                 boards of all scores, claims
+    /costs                  the budget; compute, calls, tokens and dollars by recipe, kind and model
+    /search?q=<text>        artifacts by name; problems by id and statement
+    /live?page=<path>&keys=<block>,...  blocks of a page, for its script
     /table/<kind>/<name>    rows, filtered, sorted, paged; histogram, funnel
     /row/<kind>/<name>/<id> one row with all its texts, and its lineage
     /problem/<kind>/<name>/<id>  the problem with the attempts and verdicts of several tables, and a form for grades
@@ -10,17 +15,19 @@
     /disagreements          the attempts whose grades by two graders differ most
     /curves.svg             curves of trainings; curves of scores by attempts or by cost
 
-All styles and the one script are files of this folder. The content security policy forbids any others, so a text that
+All styles and scripts are files of this folder. The content security policy forbids any others, so a text that
 escaped the escaping could not run code either.
 """
 
+import hashlib
 import io
-import secrets
+import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
@@ -29,58 +36,33 @@ from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Match, Route
 
-from proofmill.analysis import curves, lineage, show_artifact
+from proofmill.analysis import costs, curves, lineage, search, show_artifact
 from proofmill.artifacts.tables import Table
-from proofmill.calls import budget
 from proofmill.config.config import Config
+from proofmill.metrics.page import difference
+from proofmill.runtime.progress import clock
 from proofmill.schema.errors import ProofmillError, SettingError
 from proofmill.schema.kinds import KINDS, ROLLOUTS, list_trained
-from proofmill.viewer import human_grades, problem_pages, recipes, rendering, rollout_pages, table_pages
-
-HERE = Path(__file__).parent
-COOKIE = "proofmill-view"
-ASSETS = {"style.css": "text/css", "page.js": "text/javascript", "curves.js": "text/javascript"}
-POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
+from proofmill.schema.names import kind_of
+from proofmill.viewer import (
+    guard,
+    human_grades,
+    problem_pages,
+    recipes,
+    rendering,
+    rollout_pages,
+    score_boards,
+    start_page,
+    table_pages,
 )
 
-
-class Guard:
-    """Check the token, first in the address and then in a cookie; without it respond 403. Adds the page's policy."""
-
-    def __init__(self, app: ASGIApp, token: str):
-        self.app, self.token = app, token
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return await self.app(scope, receive, send)
-        request = Request(scope)
-        token = request.query_params.get("token")
-        if token is not None and secrets.compare_digest(token, self.token):
-            query = urlencode([(k, v) for k, v in request.query_params.multi_items() if k != "token"])
-            response = RedirectResponse(f"{request.url.path}{'?' + query if query else ''}", 303)
-            response.set_cookie(COOKIE, self.token, httponly=True, samesite="strict")
-            return await response(scope, receive, send)
-        if not secrets.compare_digest(request.cookies.get(COOKIE, ""), self.token):
-            text = "403: this page needs the token. Open the address that `proofmill view` printed."
-            return await PlainTextResponse(text, 403)(scope, receive, send)
-
-        async def with_policy(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] += [
-                    (b"content-security-policy", POLICY.encode()),
-                    (b"x-content-type-options", b"nosniff"),
-                    (b"referrer-policy", b"no-referrer"),
-                    (b"cache-control", b"no-store"),
-                ]
-            await send(message)
-
-        await self.app(scope, receive, with_policy)
+HERE = Path(__file__).parent
+DIGITS = 9  # of a number in an address
+BLOCKS: ContextVar[tuple[str, ...]] = ContextVar("BLOCKS", default=())  # of a page, if only they are wanted
+ASSETS = {"style.css": "text/css", "page.js": "text/javascript", "curves.js": "text/javascript"}
 
 
 class Pages:
@@ -89,20 +71,25 @@ class Pages:
     def __init__(self, book_of: Callable[[], Config], results: Path):
         self.book_of, self.results = book_of, results
         self.templates = Environment(loader=PackageLoader("proofmill.viewer", "pages"), autoescape=select_autoescape())
+        self.overview, self.routes = recipes.Overview(results), list[Route]()
         self.templates.filters |= {
+            "clock": clock,
+            "at": _format_time,
+            "since": start_page.since,
             "text": lambda source: Markup(rendering.text(source)),
             "brief": lambda value: Markup(rendering.brief(value)),
             "address": partial(quote, safe="/"),
         }
-        self.templates.globals |= {"query": _query}
+        self.templates.globals |= {"query": _query, "difference_text": difference, "dollars": costs.format_dollars}
+        self.templates.globals["drawn"] = self.templates.get_template("drawn.html").module
 
     def page(self, name: str, status: int = 200, **shown: Any) -> Response:
-        try:
-            names = list(self.book_of().recipes)
-        except ProofmillError:
-            names = []
-        html = self.templates.get_template(f"{name}.html").render(recipes=names, results=self.results, **shown)
-        return HTMLResponse(html, status)
+        """Render a page; for `live`, only the blocks that it asks for."""
+        template, context = self.templates.get_template(f"{name}.html"), {"results": self.results, **shown}
+        if wanted := [key for key in BLOCKS.get() if key in template.blocks]:
+            parts = template.new_context(context)
+            return JSONResponse({key: "".join(template.blocks[key](parts)) for key in wanted})
+        return HTMLResponse(template.render(context), status)
 
     def table(self, request: Request) -> Table:
         """Return the table that an address names. Raises SettingError for an invalid name."""
@@ -113,27 +100,52 @@ class Pages:
 
     # ----------------------------------------------------------------------------------------------------------- pages
 
-    def first(self, _: Request) -> Response:
-        return RedirectResponse(f"/recipe/{next(iter(self.book_of().recipes))}", 303)
+    def start(self, _: Request) -> Response:
+        config = self.book_of()
+        return self.page("start", **start_page.collect_start(self.overview.read(config), config))
 
     def recipe(self, request: Request) -> Response:
         config, name = self.book_of(), request.path_params["name"]
         if name not in config.recipes:
             raise SettingError(f"{name}: no recipe; expected one of {', '.join(config.recipes)}.")
-        shown = recipes.stages(config, name, self.results)
-        pages = [stage.name for stage in shown if Table(stage.name, self.results).page.exists()]
-        return self.page(
-            "recipe",
-            title=name,
-            here=name,
-            stages=shown,
-            by_kind=list(recipes.by_kind(shown)),
-            graph=recipes.graph(config, shown),
-            box={"width": recipes.WIDTH, "height": recipes.HEIGHT},
-            summary=recipes.summary(shown),
-            money=budget.format_spent(self.results / "calls", config.budget),
-            pages=pages,
+        return self.page("recipe", **start_page.collect_recipe(self.overview.read(config), config, name))
+
+    def scores(self, request: Request) -> Response:
+        overview, metric = self.overview.read(self.book_of()), request.query_params.get("metric", "")
+        tables = list(score_boards.list_tables(overview, metric))
+        metrics = dict.fromkeys(name for _, boards, *_ in tables for board in boards for name in board.metrics)
+        return self.page("scores", title="Scores", section="Scores", tables=tables, metrics=metrics, metric=metric)
+
+    def costs(self, _: Request) -> Response:
+        config = self.book_of()
+        return self.page("costs", **start_page.collect_costs(self.overview.read(config), config))
+
+    def search(self, request: Request) -> Response:
+        config, text = self.book_of(), request.query_params.get("q", "").strip()
+        overview = self.overview.read(config)
+        made = sorted(
+            (name for name in overview.at if kind_of(name) == "problems"), key=lambda n: overview.at[n].st_size
         )
+        hits = search.search(text, config.entries.keys() | overview.at, made, self.results) if text else None
+        return self.page("search", title="Search", text=text, hits=hits, at=overview.at)
+
+    def live(self, request: Request) -> Response:
+        """Respond with blocks of a page, or 304 if the browser has them. Raises SettingError for a page without them."""
+        path, _, query = request.query_params.get("page", "").partition("?")
+        scope = {**request.scope, "path": unquote(path), "query_string": query.encode()}
+        for route in self.routes:
+            match, child = route.matches(scope)
+            if match == Match.FULL and not BLOCKS.get():
+                token = BLOCKS.set(tuple(request.query_params.get("keys", "").split(",")))
+                try:
+                    response = route.endpoint(Request({**scope, **child}))
+                finally:
+                    BLOCKS.reset(token)
+                if isinstance(response, JSONResponse):
+                    tag = f'"{hashlib.sha256(response.body).hexdigest()[:16]}"'
+                    response.headers["etag"] = tag
+                    return Response(status_code=304) if request.headers.get("if-none-match") == tag else response
+        raise SettingError(f"{path}: has no such blocks; expected a page of the viewer. Reload it.")
 
     def rows(self, request: Request) -> Response:
         table, settings = self.table(request), _settings(request)
@@ -190,9 +202,7 @@ class Pages:
 
     def rollouts(self, request: Request) -> Response:
         table, chosen = self.table(request), request.query_params.get("step")
-        if chosen is not None and not chosen.isdecimal():
-            raise SettingError(f"{table.name}: no step `{chosen}`; expected a number. Fix the address.")
-        shown = rollout_pages.step(table, None if chosen is None else int(chosen))
+        shown = rollout_pages.step(table, None if chosen is None else _number(chosen, f"{table.name}: no step"))
         apart = rollout_pages.disagreements(table) if request.query_params.get("apart") else None
         about = {"table": table, "problems": table.stamp["entry"].get("problems")}
         return self.page("rollouts", title=f"{table.name} step {shown.step}", shown=shown, apart=apart, **about)
@@ -247,14 +257,26 @@ class Pages:
         return Response(text + (rendering.styles() if name == "style.css" else ""), media_type=ASSETS[name])
 
 
+def _number(text: str, fault: str) -> int:
+    """Parse a number in an address. Raises SettingError for other texts, and for numbers that no table reaches."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS):
+        raise SettingError(f"{fault} `{text[:DIGITS]}`; expected a number below {10**DIGITS:,}. Fix the address.")
+    return int(text)
+
+
+def _format_time(moment: float) -> str:
+    """Return the time of today, or date and time."""
+    then, now = time.localtime(moment), time.localtime()
+    return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
+
+
 def _settings(request: Request) -> table_pages.PageSettings:
     parameters = request.query_params
-    page = parameters.get("page", "0")
     return table_pages.PageSettings(
         where=parameters.get("where", "").strip(),
         sort=parameters.get("sort", ""),
         down=parameters.get("down") == "1",
-        page=int(page) if page.isdecimal() else 0,
+        page=_number(parameters.get("page", "0"), "no page"),
         columns=tuple(parameters.getlist("columns")),
         histogram=parameters.get("histogram", ""),
     )
@@ -271,25 +293,30 @@ def application(book_of: Callable[[], Config], results: Path, token: str) -> Sta
     """Build the viewer of a results folder, behind a token."""
     pages = Pages(book_of, results)
     artifact = "{kind}/{name}"
+    pages.routes = [
+        Route("/", pages.start),
+        Route("/recipe/{name}", pages.recipe),
+        Route("/scores", pages.scores),
+        Route("/costs", pages.costs),
+        Route("/search", pages.search),
+        Route("/live", pages.live),
+        Route(f"/table/{artifact}", pages.rows),
+        Route(f"/row/{artifact}/{{row:path}}", pages.row),
+        Route(f"/problem/{artifact}/{{row:path}}", pages.problem),
+        Route(f"/rollouts/{artifact}", pages.rollouts),
+        Route(f"/rollout/{artifact}/{{row}}", pages.rollout),
+        Route(f"/proposals/{artifact}", pages.proposals),
+        Route("/disagreements", pages.disagreements),
+        Route("/curves.svg", pages.curves),
+        Route("/grade", pages.grade, methods=["POST"]),
+        Route("/assets/{name}", pages.asset),
+        Route("/favicon.ico", lambda _: Response(status_code=204)),
+    ]
     return Starlette(
-        routes=[
-            Route("/", pages.first),
-            Route("/recipe/{name}", pages.recipe),
-            Route(f"/table/{artifact}", pages.rows),
-            Route(f"/row/{artifact}/{{row:path}}", pages.row),
-            Route(f"/problem/{artifact}/{{row:path}}", pages.problem),
-            Route(f"/rollouts/{artifact}", pages.rollouts),
-            Route(f"/rollout/{artifact}/{{row}}", pages.rollout),
-            Route(f"/proposals/{artifact}", pages.proposals),
-            Route("/disagreements", pages.disagreements),
-            Route("/curves.svg", pages.curves),
-            Route("/grade", pages.grade, methods=["POST"]),
-            Route("/assets/{name}", pages.asset),
-            Route("/favicon.ico", lambda _: Response(status_code=204)),
-        ],
+        routes=pages.routes,
         middleware=[
             Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"]),
-            Middleware(Guard, token=token),
+            Middleware(guard.Guard, token=token),
         ],
         exception_handlers={ProofmillError: partial(_fault, pages), 404: partial(_fault, pages)},
     )

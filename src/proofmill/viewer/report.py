@@ -56,6 +56,7 @@ def write(config: Config, recipe: str, results: Path) -> str:
     stamps = {name: Table(name, results).stamp for name in made}
     pages = Environment(loader=PackageLoader("proofmill.viewer", "pages"), autoescape=select_autoescape())
     pages.filters |= {
+        "clock": clock,
         "text": lambda source: Markup(rendering.text(source)),
         "cut": lambda source: source if len(source or "") <= LONGEST else f"{source[:LONGEST]}…",
     }
@@ -65,8 +66,8 @@ def write(config: Config, recipe: str, results: Path) -> str:
         missing=[stage.name for stage in stages if stage.name not in made],
         stages=stages,
         by_kind=list(recipes.by_kind(stages)),
-        graph=recipes.graph(config, stages),
-        box={"width": recipes.WIDTH, "height": recipes.HEIGHT},
+        kinds=[(kind, some, recipes.summary(some)) for kind, some in recipes.by_kind(stages)],
+        edges=recipes.edges(stages),
         facts=_facts(stamps, results),
         scores=list(_scores(made, results)),
         funnels=list(_funnels(made, stamps, results)),

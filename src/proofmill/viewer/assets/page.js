@@ -9,6 +9,7 @@ document.addEventListener("keydown", (event) => {
     wait = "";
     document.querySelector(`nav a[data-key="${event.key}"]`)?.click();
   } else if (event.key === "g") wait = "g";
+  else if (event.key === "?") document.querySelector("#keys")?.showModal();
   else if (event.key === "/") {
     event.preventDefault();
     (document.querySelector("input[name=where]") ?? document.querySelector("input[name=q]"))?.focus();
@@ -22,9 +23,10 @@ document.addEventListener("keydown", (event) => {
 });
 
 // In the lanes: what a stage is made from, and what is made from it. `data-from` holds the numbers of its parents.
-const lanes = document.querySelector(".lanes");
-if (lanes) {
-  const nodes = [...lanes.querySelectorAll("a[data-n]")];
+function bindLanes() {
+  const lanes = document.querySelector(".lanes");
+  if (!lanes) return;
+  const nodes = [...lanes.querySelectorAll("a[data-from]")];
   const parents = nodes.map((a) => a.dataset.from.split(" ").filter(Boolean).map(Number));
   const middle = (a) => { const r = a.querySelector("rect"); return [Number(r.getAttribute("x")) + 8, Number(r.getAttribute("y")) + 8]; };
   const reach = (start, next) => {
@@ -49,7 +51,7 @@ if (lanes) {
       path.setAttribute("d", `M${x} ${y}C${(x + x2) / 2} ${y} ${(x + x2) / 2} ${y2} ${x2} ${y2}`);
       lanes.append(path);
     }
-    said.textContent = `${nodes[n].dataset.n}: made from ${parents[n].length} directly, ${up.size - 1} in all; ${down.size - 1} are made from it`;
+    said.textContent = `${nodes[n].querySelector("title").textContent.split(":")[0]}: made from ${parents[n].length} directly, ${up.size - 1} in all; ${down.size - 1} are made from it`;
   };
   nodes.forEach((a, n) => {
     a.addEventListener("mouseenter", () => show(n));
@@ -58,18 +60,41 @@ if (lanes) {
     a.addEventListener("blur", clear);
   });
 }
+bindLanes();
 
-// During a run, replace the page's content every few seconds.
-async function follow() {
-  const main = document.querySelector("main");
-  const seconds = Number(main?.dataset.live || 0);
-  if (!seconds) return;
-  await new Promise((done) => setTimeout(done, 1000 * seconds));
-  try {
-    const answer = await fetch(location.href);
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
-    if (answer.ok && fresh) main.replaceWith(fresh);
-  } catch { /* the viewer was stopped, or the tunnel is closed: keep the content */ }
-  follow();
+// Blocks with `data-live` follow the run: one request asks for all of them, and a changed one is put in place unless it
+// has the focus. Open folds stay open. Only a change of a state is spoken.
+const blocks = [...document.querySelectorAll("[data-live]")], shown = {}, start = Date.now();
+let tag = "", asking = 0;
+const folds = (block) => [...block.querySelectorAll("details")];
+function place(block, html) {
+  if (block.contains(document.activeElement)) return false;
+  const open = new Map(folds(block).map((fold) => [fold.id || fold.firstElementChild?.textContent, fold.open]));
+  const said = block.querySelector("[data-state]")?.textContent.trim();
+  block.innerHTML = html;
+  for (const fold of folds(block)) fold.open = open.get(fold.id || fold.firstElementChild?.textContent) ?? fold.open;
+  const now = block.querySelector("[data-state]")?.textContent.trim();
+  if (now !== undefined && now !== said) document.querySelector("#said").textContent = now || "no job is running";
+  if (block.dataset.live === "lanes") bindLanes();
+  document.dispatchEvent(new CustomEvent("live", { detail: block }));
+  return true;
 }
-follow();
+async function ask() {
+  clearTimeout(asking);
+  if (document.hidden || !blocks.length) return;
+  const query = new URLSearchParams({ page: location.pathname + location.search, keys: blocks.map((b) => b.dataset.live).join(",") });
+  try {
+    const answer = await fetch(`/live?${query}`, tag ? { headers: { "If-None-Match": tag } } : {});
+    if (answer.ok) {
+      const fresh = await answer.json();
+      const changed = blocks.filter((b) => fresh[b.dataset.live] !== undefined && fresh[b.dataset.live] !== shown[b.dataset.live]);
+      const placed = changed.filter((b) => place(b, fresh[b.dataset.live]));
+      for (const b of placed) shown[b.dataset.live] = fresh[b.dataset.live];
+      tag = placed.length === changed.length ? answer.headers.get("ETag") : "";
+    }
+  } catch { /* the viewer was stopped, or the tunnel is closed: keep the content */ }
+  clearTimeout(asking);
+  asking = setTimeout(ask, Date.now() - start > 3600000 ? 30000 : 2000);
+}
+document.addEventListener("visibilitychange", ask);
+asking = setTimeout(ask, 2000);
