@@ -13,9 +13,8 @@ from starlette.testclient import TestClient
 from mill import REFEREE, SMALL, Mill
 from proofmill.analysis import curves
 from proofmill.artifacts.tables import Table
-from proofmill.calls.shards import Shard, ShardJournal
 from proofmill.config.config import expand
-from proofmill.runtime import append_log, locks
+from proofmill.runtime import append_log
 from proofmill.schema.errors import RecipeError, TableError
 from proofmill.schema.kinds import ROLLOUTS
 from proofmill.viewer import human_grades
@@ -108,43 +107,6 @@ def test_pages_may_run_only_the_script_of_the_viewer(client):
 
 
 # --------------------------------------------------------------------------------------------------------------- pages
-
-
-def test_recipe_shows_each_artifact_with_its_state(made, client):
-    """A finished artifact has rows, outcome and time; an unbuilt one says so; each links to its table."""
-    html = page(client, "/recipe/r")
-    assert "14 done" in html and "1 to make" in html
-    assert html.count("<g class=") == 15 and 'href="/table/grades/cold"' in html
-    assert "never made" in html
-
-
-def test_running_artifact_is_shown_and_the_page_reloads(made, client):
-    """A held lock is a running stage, with the last line of its log; the page then reloads every three seconds."""
-    table = made.table("grades/later")
-    table.path.with_suffix(".log").write_text(
-        "\n2026-11-22 on vm\n12:00:00  grades/later  5 of 24 rows (21 %), 0:09 left\n"
-    )
-    table.lock.parent.mkdir(parents=True, exist_ok=True)
-    with locks.alone(table.lock, table.name):
-        html = page(client, "/recipe/r")
-    assert 'data-live="3"' in html and "5 of 24 rows (21 %), 0:09 left" in html and 'class="box running"' in html
-    assert 'data-live="15"' in page(client, "/recipe/r")  # slower between two stages
-
-
-def test_shards_at_work_are_a_running_stage(made, client):
-    """Shards count as running although they write no table and hold no lock of it."""
-    with ShardJournal(made.table("grades/later").calls, Shard(1, 2)):
-        assert 'class="box running"' in page(client, "/recipe/r")
-    assert 'class="box running"' not in page(client, "/recipe/r")
-
-
-def test_failed_artifact_shows_the_end_of_its_log(made, client):
-    """The last line of the log is shown if it is an error and there is no table."""
-    log = made.table("grades/later").path.with_suffix(".log")
-    log.write_text("12:00:00  TableError: grades/later: something is missing; expected it.\n")
-    html = page(client, "/recipe/r")
-    log.unlink()
-    assert 'class="box failed"' in html and "something is missing" in html
 
 
 def test_table_is_filtered_sorted_and_paged(made, client):
@@ -247,7 +209,7 @@ def test_missing_pages_show_a_message(client, address):
 
 
 def test_damaged_table_is_reported(made, tmp_path):
-    """A damaged file is a state of the graph and a message on its page; everything else is shown."""
+    """A damaged file is a state of the recipe and a message on its page; everything else is shown."""
     for path in made.results.rglob("*.parquet"):
         if "archive" not in path.parts and "calls" not in path.parts:
             target = tmp_path / path.relative_to(made.results)
@@ -256,7 +218,7 @@ def test_damaged_table_is_reported(made, tmp_path):
     (tmp_path / "grades/cold.parquet").write_bytes(b"PAR1 half of a table")
     client = browser(Mill(tmp_path, **RECIPE))
     client.get(f"/?token={TOKEN}")
-    assert 'class="box damaged"' in page(client, "/recipe/r")
+    assert 'class="damaged"' in page(client, "/recipe/r") and "proofmill check grades/cold" in page(client, "/")
     assert "is damaged" in page(client, "/table/grades/cold", 404)
     problem = made.table("problems/bench").rows()[0]["problem"]
     assert "<article" in page(client, f"/problem/problems/bench/{problem}")
@@ -431,7 +393,7 @@ def test_address_is_printed_once(made, tmp_path):
         address = process.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:") and "?token=" in address
         with httpx.Client(follow_redirects=True) as client:
-            assert "14 done" in client.get(address).text
+            assert "14 of 15 done" in client.get(address).text
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(timeout=20)

@@ -32,12 +32,12 @@ def format_dollars(stamps: Iterable[Stamp]) -> str:
     return " + ".join([f"${sum(known):,.2f}"] * bool(known) + ["no price"] * (len(known) < len(costs)))
 
 
-def sum_costs(stamps: Mapping[str, Stamp], results: Path) -> list[Cost]:
-    """Return the costs of artifacts by kind and model, the longest first."""
+def sum_costs(stamps: Mapping[str, Stamp], results: Path, by_model: bool = True) -> list[Cost]:
+    """Return the costs of artifacts by kind and model, or by kind alone, the longest first."""
     groups: dict[tuple[str, str], dict[str, Stamp]] = {}
     for name, stamp in stamps.items():
         model = stamp["entry"].get("grader" if kind_of(name) == "grades" else "model") or ""
-        groups.setdefault((kind_of(name), model), {})[name] = stamp
+        groups.setdefault((kind_of(name), model if by_model else ""), {})[name] = stamp
     costs = []
     for (kind, model), some in groups.items():
         sums: Counter[str] = Counter()
@@ -78,5 +78,5 @@ def draw_sum(made: Sequence[tuple[float, Stamp]]) -> dict[str, Any] | None:
     for moment, stamp in ordered:
         total += stamp.get(key) or 0.0
         points.append(f"H{100 * (moment - start) / ((end - start) or 1):.2f}V{100 - 100 * total / most:.2f}")
-    thinned = [*points[:: -(-len(points) // CURVE)], points[-1]]
-    return {"path": f"M0 100{''.join(thinned)}", "paid": key == "cost", "total": most, "start": start, "end": end}
+    thinned = "".join(points[:: -1 - len(points) // CURVE][::-1])  # from the end, so that the last point is one
+    return {"path": f"M0 100{thinned}", "paid": key == "cost", "total": most, "start": start, "end": end}

@@ -33,6 +33,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
@@ -46,7 +47,7 @@ from proofmill.metrics.page import difference
 from proofmill.runtime.progress import clock
 from proofmill.schema.errors import ProofmillError, SettingError
 from proofmill.schema.kinds import KINDS, ROLLOUTS, list_trained
-from proofmill.schema.names import kind_of
+from proofmill.schema.names import file_fault, kind_of
 from proofmill.viewer import (
     guard,
     human_grades,
@@ -74,6 +75,7 @@ class Pages:
         self.overview, self.routes = recipes.Overview(results), list[Route]()
         self.templates.filters |= {
             "clock": clock,
+            "kind_of": kind_of,
             "at": _format_time,
             "since": start_page.since,
             "text": lambda source: Markup(rendering.text(source)),
@@ -94,7 +96,8 @@ class Pages:
     def table(self, request: Request) -> Table:
         """Return the table that an address names. Raises SettingError for an invalid name."""
         kind, name = request.path_params["kind"], request.path_params["name"]
-        if kind not in KINDS or "/" in name or name.startswith("."):
+        is_file = name.isprintable() and not name.startswith(".") and file_fault(f"{kind}/{name}") is None
+        if kind not in KINDS or "/" in name or not is_file:
             raise SettingError(f"{kind}/{name}: no artifact; expected <kind>/<name>. Fix the address.")
         return Table(f"{kind}/{name}", self.results)
 
@@ -116,9 +119,9 @@ class Pages:
         metrics = dict.fromkeys(name for _, boards, *_ in tables for board in boards for name in board.metrics)
         return self.page("scores", title="Scores", section="Scores", tables=tables, metrics=metrics, metric=metric)
 
-    def costs(self, _: Request) -> Response:
-        config = self.book_of()
-        return self.page("costs", **start_page.collect_costs(self.overview.read(config), config))
+    def costs(self, request: Request) -> Response:
+        config, chosen = self.book_of(), request.query_params.get("recipe", "")
+        return self.page("costs", **start_page.collect_costs(self.overview.read(config), config, chosen))
 
     def search(self, request: Request) -> Response:
         config, text = self.book_of(), request.query_params.get("q", "").strip()
@@ -318,12 +321,19 @@ def application(book_of: Callable[[], Config], results: Path, token: str) -> Sta
             Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"]),
             Middleware(guard.Guard, token=token),
         ],
-        exception_handlers={ProofmillError: partial(_fault, pages), 404: partial(_fault, pages)},
+        exception_handlers=dict.fromkeys((ProofmillError, 404, Exception), partial(_fault, pages)),
     )
 
 
 async def _fault(pages: Pages, request: Request, error: Exception) -> Response:
-    """Respond 404 with a page that shows the error's message, as on the command line."""
-    known = isinstance(error, ProofmillError)
-    message = str(error) if known else f"{request.url.path}: no such page; expected one that another page links to."
-    return await run_in_threadpool(pages.page, "fault", 404, title="not shown", message=message)
+    """Respond 404 with a page that shows the error's message, as on the command line; 500 for an error of the viewer."""
+    if isinstance(error, ProofmillError):
+        status, message = 404, str(error)
+    elif isinstance(error, HTTPException):
+        status, message = 404, f"{request.url.path}: no such page; expected one that another page links to."
+    else:
+        status, message = (
+            500,
+            f"{request.url.path}: a fault of the viewer; its terminal shows it. Go back, or restart it.",
+        )
+    return await run_in_threadpool(pages.page, "fault", status, title="not shown", message=message)

@@ -24,8 +24,8 @@ IDLE = 0.5  # of the groups without a gradient
 GAP = 0.1  # audit gap, as a share of all points
 LATEST = 6  # tables made last
 ADVICE = {
-    "empty": ("have no text after the reasoning; each counts as 0 points", "check `reasoning-end` of {model}"),
-    "truncated": ("stopped at the token limit", "raise `max-tokens`"),
+    "empty": ("have no text after the reasoning; each counts as 0 points", "check reasoning-end of {model}"),
+    "truncated": ("stopped at the token limit", "raise max-tokens"),
     "unscored": ("have no grade and are missing from the score", "their reason says why"),
 }
 
@@ -106,21 +106,24 @@ def collect_recipe(overview: Overview, config: Config, name: str) -> dict[str, A
         "edges": recipes.edges(shown.stages),
         "lanes": recipes.arrange_lanes(shown.stages),
         "trainings": list(zip(trained, read, strict=True)),
-        "costs": costs.sum_costs(shown.stamps, overview.results),
+        "costs": costs.sum_costs(shown.stamps, overview.results, by_model=False),
     }
 
 
-def collect_costs(overview: Overview, config: Config) -> dict[str, Any]:
-    """Return the contents of the page of costs."""
+def collect_costs(overview: Overview, config: Config, chosen: str) -> dict[str, Any]:
+    """Return the contents of the page of costs: by kind and model for the chosen recipe (default: the one changed last)."""
     shown = [RecipeView(name, overview.stages(name), ()) for name in overview.with_results()]
-    stages = {stage.name: stage for recipe in shown for stage in recipe.stages if stage.stamp}
+    made = {stage.name: (stage.changed, stage.stamp) for recipe in shown for stage in recipe.stages if stage.stamp}
+    it = next((recipe for recipe in shown if recipe.name == chosen), next(iter(shown), None))
     return {
         "title": "Costs",
         "section": "Costs",
-        "recipes": [(recipe.name, costs.sum_costs(recipe.stamps, overview.results)) for recipe in shown],
+        "recipes": shown,
+        "it": it,
+        "rows": costs.sum_costs(it.stamps, overview.results) if it else [],
         "spent": budget.sum_costs(overview.results / "calls"),
         "budget": config.budget,
-        "curve": costs.draw_sum([(stage.changed, stage.stamp) for stage in stages.values()]),
+        "curve": costs.draw_sum([*made.values()]),
     }
 
 
