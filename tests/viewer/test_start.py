@@ -93,7 +93,7 @@ def test_start_has_the_numbers_of_the_scores_table(made, client):
         assert f"{row['model']}" in shown and f"{row['value']:.2f} [{row['low']:.2f}, {row['high']:.2f}]" in shown
     (compared,) = (row for row in rows if row["baseline"])
     assert f"sft/cold − base/tiny {difference(compared)}" in shown and "100.0%" in shown
-    assert "/compare?a=sft%2Fcold&amp;b=base%2Ftiny&amp;on=problems%2Fbench" in html
+    assert "/compare?a=sft/cold&amp;b=base/tiny&amp;on=problems/bench" in html
 
 
 def test_best_model_is_first_with_its_comparison(made, monkeypatch):

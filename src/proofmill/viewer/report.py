@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import polars as pl
 import yaml
@@ -56,6 +57,7 @@ def write(config: Config, recipe: str, results: Path) -> str:
     stamps = {name: Table(name, results).stamp for name in made}
     pages = Environment(loader=PackageLoader("proofmill.viewer", "pages"), autoescape=select_autoescape())
     pages.filters |= {
+        "address": quote,  # of the macros
         "clock": clock,
         "text": lambda source: Markup(rendering.text(source)),
         "cut": lambda source: source if len(source or "") <= LONGEST else f"{source[:LONGEST]}…",
