@@ -1,6 +1,9 @@
 """Measure the time and memory of `show`, of the viewer's pages and of pandas, on a table of a million rows and 2 GB.
 
-    python benchmarks/analysis.py [--rows 1000000]
+    python benchmarks/analysis.py [--rows 1000000] [--recipes]
+
+With `--recipes`, only the viewer's start page and a recipe's page, with 40 recipes of 77 stages, of which one is made.
+*Cold* is after a change of every table.
 
 The table has responses with texts that compress badly, 8 attempts at each problem, and comes with its problems and
 grades. Files are in the page cache. Commands run in their own processes; their time includes the start of Python. Pages
@@ -21,6 +24,7 @@ from pathlib import Path
 
 ATTEMPTS = 8
 CHUNK = 2**24  # bytes
+RECIPES, STAGES = 40, 77
 TEXT_BYTES = 2000  # before base64, which Parquet's compression undoes
 BLANK = {"writer": None, "given_grade": None, "max_points": None, "steps": None, "answer_step": None}
 CONFIG = f"""\
@@ -66,6 +70,69 @@ def write(folder: Path, rows: int) -> None:
     for name, some in made.items():
         entry = json.loads(references.canonical(config.entries[name]))
         Table(name, folder / "results").write(some, new_stamp(name, json.dumps({"entry": entry}), "f", {}, {}))
+
+
+def recipes() -> dict:
+    """Return the configuration of RECIPES recipes, each of one problems table and of responses and grades of it."""
+
+    def recipe(n: int) -> dict:
+        of = {"problems": f"problems/r{n}", "model": "api/bench", "prompt": "solve", "max-tokens": 1000}
+        entries = {f"problems/r{n}": {"source": "arithmetic", "rows": ATTEMPTS, "seed": n}}
+        for m in range(STAGES // 2):
+            entries |= {f"responses/r{n}-{m}": {**of, "attempts": m + 1}}
+            entries |= {f"grades/r{n}-{m}": {"responses": f"responses/r{n}-{m}", "grader": "final-answer"}}
+        return entries
+
+    declared = {"shared": {"models": {"api/bench": {"id": "m", "price": "unknown"}}}}
+    return declared | {f"r{n}": {"with": ["models"], **recipe(n)} for n in range(RECIPES)}
+
+
+def write_recipe(folder: Path) -> None:
+    """Write the configuration, and the tables of one recipe as up to date."""
+    import yaml
+
+    from proofmill.artifacts.stamps import new_stamp
+    from proofmill.artifacts.states import States
+    from proofmill.artifacts.tables import Table
+    from proofmill.config.config import expand
+    from proofmill.config.identity import identity_of
+
+    (folder / "config.yaml").write_text(yaml.safe_dump(recipes()))
+    config, rows = expand(recipes()), {"problems": problems, "responses": responses, "grades": grades}
+    for name in sorted(config.recipes["r0"], key=lambda name: list(rows).index(name.partition("/")[0])):
+        expected = States(config, folder / "results").expect(name)
+        identity = identity_of(config.entries[name], config.declared)
+        stamp = new_stamp(name, identity, expected.fingerprint, expected.parents, expected.sources)
+        made = rows[name.partition("/")[0]](ATTEMPTS)
+        Table(name, folder / "results").write(made, {**stamp, "counts": {"ok": ATTEMPTS}, "seconds": 1.0})
+
+
+def time_recipes(folder: Path) -> Iterator[tuple[str, float]]:
+    """Yield the start and the recipe's page: name and seconds."""
+    import httpx
+
+    command = [sys.executable, "-m", "proofmill", "view"]
+    start = time.monotonic()
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    yield "viewer: start to its address", time.monotonic() - start
+    with httpx.Client(follow_redirects=True, timeout=60) as client:
+        client.get(address).raise_for_status()
+        yield "viewer: start to its first page", time.monotonic() - start
+        base = address.partition("/?")[0]
+        for what, path in {"start page": "/", "recipe": "/recipe/r0"}.items():
+            for state in ("cold", "warm"):
+                times = []
+                for _ in range(5):
+                    for file in (folder / "results").glob("*/*.parquet") if state == "cold" else ():
+                        os.utime(file)
+                    start = time.monotonic()
+                    client.get(base + path).raise_for_status()
+                    times.append(time.monotonic() - start)
+                yield f"viewer: {what} of {RECIPES} recipes, {STAGES} stages made, {state}", sorted(times)[2]
+    process.terminate()
+    process.wait()
 
 
 def timed(folder: Path, *command: str) -> tuple[float, float]:
@@ -143,5 +210,13 @@ def main(rows: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--recipes", action="store_true")
     options = parser.parse_args()
-    main(options.rows)
+    if options.recipes:
+        with tempfile.TemporaryDirectory() as name:
+            write_recipe(Path(name))
+            print("| | ms |\n|---|---|")
+            for what, seconds in time_recipes(Path(name)):
+                print(f"| {what} | {1000 * seconds:.0f} |", flush=True)
+    else:
+        main(options.rows)

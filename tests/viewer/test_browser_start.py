@@ -24,7 +24,7 @@ STYLE = (ROOT / "src/proofmill/viewer/assets/style.css").read_text()
 
 @pytest.fixture(scope="module")
 def viewed(small, tmp_path_factory):
-    """View a folder with 40 recipes, of which one has results; yield its chain and the address."""
+    """Start the viewer of a folder with 40 recipes, of which one has results; yield its chain and the address."""
     chromium_path()
     folder = tmp_path_factory.mktemp("recipes")
     shutil.copytree(small.results, folder / "results")

@@ -121,7 +121,7 @@ def test_best_model_is_first_with_its_comparison(made, monkeypatch):
     assert [(row["model"], row["baseline"]) for row in board.compared] == [("c", "b"), ("a", "b"), ("a", "c")]
 
 
-def test_lost_attempts_are_beside_the_score_and_lead_to_their_rows(made, client):
+def test_lost_attempts_are_next_to_the_score_and_lead_to_their_rows(made, client):
     """The chip and the cause link to exactly the rows that they count."""
     html = page(client, "/")
     lost = list(score_boards.list_lost(recipes.Overview(made.results).read(book()), "grades/program"))
@@ -206,6 +206,7 @@ def test_failed_stage_is_above_everything_with_its_error_and_command(made, clien
         assert "&lt;b&gt;lost&lt;/b&gt;; expected it." in html and "a line before" in html
         assert f"snakemake {made.results}/grades/later.parquet" in html
     assert recipe.index('id="failed"') < recipe.index('id="map"') and 'class="failed"' in recipe
+    assert 'class="failed"' not in page(client, "/recipe/r")
 
 
 def test_spent_budget_needs_a_look(made, monkeypatch):

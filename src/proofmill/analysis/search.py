@@ -1,4 +1,4 @@
-"""Search a results folder: names of artifacts first, then ids and statements of problems, within a second."""
+"""Search a results folder: names of artifacts first, then ids and statements of problems, within two seconds."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from proofmill.artifacts.tables import Table
 from proofmill.schema.errors import ProofmillError
 
 NAMES, PROBLEMS = 30, 20  # shown
-SECONDS = 1.0  # for problems
+SECONDS = 2.0  # for problems
 
 
 @dataclass
@@ -25,7 +25,7 @@ class SearchResults:
 
 
 def search(text: str, names: Iterable[str], tables: Iterable[str], results: Path) -> SearchResults:
-    """Search the names of artifacts, and the problems in tables, for a text in any case; each problem is listed once."""
+    """Find artifacts by name, and problems in tables by id and statement, in any case; each problem is listed once."""
     wanted, end = text.lower(), time.monotonic() + SECONDS
     matches = sorted((name for name in names if wanted in name), key=lambda name: (name.count("@"), name))
     hits, seen = SearchResults(matches[:NAMES], more=max(0, len(matches) - NAMES)), set[str]()

@@ -117,7 +117,7 @@ class Pages:
         overview, metric = self.overview.read(self.book_of()), request.query_params.get("metric", "")
         tables = list(score_boards.list_tables(overview, metric))
         metrics = dict.fromkeys(name for _, boards, *_ in tables for board in boards for name in board.metrics)
-        return self.page("scores", title="Scores", section="Scores", tables=tables, metrics=metrics, metric=metric)
+        return self.page("scores", tables=tables, metrics=metrics, metric=metric)
 
     def costs(self, request: Request) -> Response:
         config, chosen = self.book_of(), request.query_params.get("recipe", "")
@@ -130,7 +130,7 @@ class Pages:
             (name for name in overview.at if kind_of(name) == "problems"), key=lambda n: overview.at[n].st_size
         )
         hits = search.search(text, config.entries.keys() | overview.at, made, self.results) if text else None
-        return self.page("search", title="Search", text=text, hits=hits, at=overview.at)
+        return self.page("search", text=text, hits=hits, at=overview.at)
 
     def live(self, request: Request) -> Response:
         """Respond with blocks of a page, or 304 if the browser has them. Raises SettingError for a page without them."""

@@ -119,12 +119,11 @@ class Overview:
             at, logs = _list_files(self.results, ".parquet"), _list_files(self.results, ".log")
             running = {*_running(self.results)}
             same = self._states is not None and self._states.config is config
-            versions = [{name: file.st_mtime_ns for name, file in files.items()} for files in (at, self.at)]
-            if not same or versions[0] != versions[1] or time.monotonic() - self._read > AGE:
+            if not same or _versions(at) != _versions(self.at) or time.monotonic() - self._read > AGE:
                 self._states, self._views, self._read = States(config, self.results), {}, time.monotonic()
                 self._sorted = self._sorted if same else {name: sort_artifacts(config, name) for name in config.recipes}
-            changed = {name for name in logs if name not in self._logs or logs[name] != self._logs[name]}
-            for name in changed | (running ^ self.running):
+            changed = dict(_versions(logs) ^ _versions(self._logs))
+            for name in changed.keys() | (running ^ self.running):
                 self._views.pop(name, None)
             self.at, self._logs, self.running = at, logs, running
         return self
@@ -177,6 +176,10 @@ class Overview:
 def _list_files(results: Path, ending: str) -> dict[str, os.stat_result]:
     """Return the files of all artifacts that end so, by the name of the artifact."""
     return {f"{kind}/{name}": file for kind in KINDS for name, file in _files(results / kind, ending)}
+
+
+def _versions(files: Mapping[str, os.stat_result]) -> set[tuple[str, tuple[int, int]]]:
+    return {(name, (file.st_size, file.st_mtime_ns)) for name, file in files.items()}
 
 
 def _files(folder: Path, ending: str) -> Iterator[tuple[str, os.stat_result]]:

@@ -35,7 +35,7 @@ def configuration(files: Sequence[str]) -> "Callable[[], Config]":
 
 
 def announce(port: int) -> tuple[socket.socket, str]:
-    """Listen on a port of the loopback and print the address. Return the socket and the token.
+    """Open a port of the loopback and print the address. Return the socket and the token.
 
     Raises SettingError if the port is in use.
     """

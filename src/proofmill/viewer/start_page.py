@@ -76,8 +76,6 @@ def collect_start(overview: Overview, config: Config) -> dict[str, Any]:
     boards = next((recipe.boards for recipe in shown if recipe.boards), [])
     first = {(board.scores, board.best["problems"]): id(board) for board in reversed(boards)}
     return {
-        "title": "Start",
-        "section": "Start",
         "shown": shown,
         "sizes": overview.sizes(),
         "money": budget.format_spent(overview.results / "calls", config.budget),
@@ -95,9 +93,6 @@ def collect_recipe(overview: Overview, config: Config, name: str) -> dict[str, A
     trained = [stage for kind, some, _ in kinds if kind in list_trained() for stage in some]
     read = [stage.stamp and recipes.read_spark(Table(stage.name, overview.results), stage.changed) for stage in trained]
     return {
-        "title": name,
-        "section": "Recipes",
-        "crumb": [("/", "results"), ("/#recipes", "recipes")],
         "it": shown,
         "about": recipes.describe(name),
         "fault": config.faults.get(name),
@@ -116,8 +111,6 @@ def collect_costs(overview: Overview, config: Config, chosen: str) -> dict[str, 
     made = {stage.name: (stage.changed, stage.stamp) for recipe in shown for stage in recipe.stages if stage.stamp}
     it = next((recipe for recipe in shown if recipe.name == chosen), next(iter(shown), None))
     return {
-        "title": "Costs",
-        "section": "Costs",
         "recipes": shown,
         "it": it,
         "rows": costs.sum_costs(it.stamps, overview.results) if it else [],

@@ -18,7 +18,8 @@ document.addEventListener("keydown", (event) => {
   } else if (event.key === "j" || event.key === "k") {
     const rows = [...document.querySelectorAll("tbody tr a[data-row]")];
     const next = rows.indexOf(document.activeElement) + (event.key === "j" ? 1 : -1);
-    rows[Math.max(0, Math.min(rows.length - 1, next))]?.focus();
+    if (rows.length) rows[Math.max(0, Math.min(rows.length - 1, next))].focus();
+    else document.querySelector(`a[rel=${event.key === "j" ? "next" : "prev"}]`)?.click();
   }
 });
 
