@@ -2,8 +2,8 @@
 
     python benchmarks/analysis.py [--rows 1000000] [--recipes]
 
-With `--recipes`, only the viewer's start page and a recipe's page, with 40 recipes of 77 stages, of which one is made.
-*Cold* is after a change of every table.
+With `--recipes`, only the viewer's start page and a recipe's page, with 40 recipes of 77 stages, one of them made. *Cold*
+is after a change of every table.
 
 The table has responses with texts that compress badly, 8 attempts at each problem, and comes with its problems and
 grades. Files are in the page cache. Commands run in their own processes; their time includes the start of Python. Pages
@@ -24,7 +24,7 @@ from pathlib import Path
 
 ATTEMPTS = 8
 CHUNK = 2**24  # bytes
-RECIPES, STAGES = 40, 77
+RECIPES, STAGES, REPEATS = 40, 77, 5
 TEXT_BYTES = 2000  # before base64, which Parquet's compression undoes
 BLANK = {"writer": None, "given_grade": None, "max_points": None, "steps": None, "answer_step": None}
 CONFIG = f"""\
@@ -107,30 +107,34 @@ def write_recipe(folder: Path) -> None:
         Table(name, folder / "results").write(made, {**stamp, "counts": {"ok": ATTEMPTS}, "seconds": 1.0})
 
 
-def time_recipes(folder: Path) -> Iterator[tuple[str, float]]:
-    """Yield the start and the recipe's page: name and seconds."""
+def time_recipes(folder: Path) -> Iterator[tuple[str, float, float]]:
+    """Yield the start and the recipe's page: name, seconds (of five requests the median), and CPU seconds (their mean)."""
     import httpx
+
+    def cpu() -> float:
+        ticks = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
     command = [sys.executable, "-m", "proofmill", "view"]
     start = time.monotonic()
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     address = process.stdout.readline().strip()
-    yield "viewer: start to its address", time.monotonic() - start
+    yield "viewer: start to its address", time.monotonic() - start, cpu()
     with httpx.Client(follow_redirects=True, timeout=60) as client:
         client.get(address).raise_for_status()
-        yield "viewer: start to its first page", time.monotonic() - start
+        yield "viewer: start to its first page", time.monotonic() - start, cpu()
         base = address.partition("/?")[0]
         for what, path in {"start page": "/", "recipe": "/recipe/r0"}.items():
             for state in ("cold", "warm"):
-                times = []
-                for _ in range(5):
+                times, before = [], cpu()
+                for _ in range(REPEATS):
                     for file in (folder / "results").glob("*/*.parquet") if state == "cold" else ():
                         os.utime(file)
                     start = time.monotonic()
                     client.get(base + path).raise_for_status()
                     times.append(time.monotonic() - start)
-                yield f"viewer: {what} of {RECIPES} recipes, {STAGES} stages made, {state}", sorted(times)[2]
+                yield f"viewer: {what}, {state}", sorted(times)[REPEATS // 2], (cpu() - before) / REPEATS
     process.terminate()
     process.wait()
 
@@ -215,8 +219,8 @@ if __name__ == "__main__":
     if options.recipes:
         with tempfile.TemporaryDirectory() as name:
             write_recipe(Path(name))
-            print("| | ms |\n|---|---|")
-            for what, seconds in time_recipes(Path(name)):
-                print(f"| {what} | {1000 * seconds:.0f} |", flush=True)
+            print("| | ms | CPU, ms |\n|---|---|---|")
+            for what, seconds, busy in time_recipes(Path(name)):
+                print(f"| {what} | {1000 * seconds:,.0f} | {1000 * busy:,.0f} |", flush=True)
     else:
         main(options.rows)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import threading
 from html import unescape
 from pathlib import Path
@@ -207,6 +208,24 @@ def test_failed_stage_is_above_everything_with_its_error_and_command(made, clien
         assert f"snakemake {made.results}/grades/later.parquet" in html
     assert recipe.index('id="failed"') < recipe.index('id="map"') and 'class="failed"' in recipe
     assert 'class="failed"' not in page(client, "/recipe/r")
+
+
+def test_damage_inside_tables_leaves_the_pages_readable(made, tmp_path):
+    """Tables whose footer is intact and whose rows are not: other numbers stay, and nothing else fails."""
+    shutil.copytree(made.results, tmp_path / "results")
+    for name in ("sft/cold", "scores/all", "grades/program"):
+        path = tmp_path / f"results/{name}.parquet"
+        path.write_bytes(b"PAR1" + b"\0" * 400 + path.read_bytes()[404:])
+    client = opened(tmp_path / "results")
+    for address in ("/", "/recipe/r", "/scores", "/costs", "/search?q=x"):
+        page(client, address)
+    assert "is damaged" in page(client, "/scores") and 'href="/table/sft/cold"' in page(client, "/recipe/r")
+
+
+def test_truncated_responses_count_once_for_two_graders(client):
+    """`grades/cold` and `grades/program` are of the same responses: one link, and no response is counted twice."""
+    html = part(page(client, "/"), "look")
+    assert html.count("/table/responses/cold?where=stop_reason") == 1
 
 
 def test_spent_budget_needs_a_look(made, monkeypatch):

@@ -341,9 +341,12 @@ def draw_spark(metric: str, values: Sequence[float]) -> Spark | None:
 
 @lru_cache(maxsize=1000)
 def read_spark(table: Table, changed: float) -> Spark | None:
-    """Return the sparkline of a version of a training; None if it logged none of CURVES."""
-    logged = table.scan().filter(pl.col("metric").is_in(CURVES), pl.col("value").is_not_null())
-    frame = logged.select("metric", "value").collect()
+    """Return the sparkline of a version of a training; None if it logged none of CURVES, or its rows are damaged."""
+    try:
+        logged = table.scan().filter(pl.col("metric").is_in(CURVES), pl.col("value").is_not_null())
+        frame = logged.select("metric", "value").collect()
+    except ProofmillError:
+        return None
     sparks = (draw_spark(name, frame.filter(pl.col("metric") == name)["value"].to_list()) for name in CURVES)
     return next((spark for spark in sparks if spark), None)
 

@@ -136,17 +136,17 @@ def list_causes(overview: Overview, config: Config, shown: Sequence[RecipeView])
     """Yield what needs a look in the recipes with results: failures first, then lost attempts, trainings, budget."""
     stages = {stage.name: stage for recipe in shown for stage in recipe.stages}
     yield from list_failures(stages.values())
-    lost: dict[tuple, list[score_boards.Lost]] = {}
+    lost: dict[tuple, dict[str, score_boards.Lost]] = {}  # by address: two graders share truncated responses
     for name in (name for name, stage in stages.items() if kind_of(name) == "grades" and stage.stamp):
         try:
             for each in score_boards.list_lost(overview, name):
                 if each.sort == "unscored" or each.count > SHARE * each.of:
                     server = kind_of(each.entry["model"]) == "api"
-                    lost.setdefault((each.sort, each.entry["problems"], server), []).append(each)
+                    lost.setdefault((each.sort, each.entry["problems"], server), {})[each.address] = each
         except ProofmillError:
             continue
-    for (sort, problems, server), some in lost.items():
-        said, advice = ADVICE[sort]
+    for (sort, problems, server), by_address in lost.items():
+        (said, advice), some = ADVICE[sort], [*by_address.values()]
         count, of = sum(each.count for each in some), sum(each.of for each in some)
         models = ", ".join(dict.fromkeys(each.entry["model"] for each in some[:3]))
         hint = f"; {advice.format(model=models)}" if server or sort == "truncated" else ""
@@ -174,15 +174,18 @@ def list_failures(stages: Iterable[JobView]) -> list[Look]:
 
 @lru_cache(maxsize=500)
 def read_health(table: Table, changed: float) -> dict[str, float]:
-    """Return the means of a training's audit gap and share of idle groups, over the steps of a version of its table."""
-    named = table.scan().filter(pl.col("metric").is_in(["audit/gap", "frac_reward_zero_std"]))
-    return dict(named.group_by("metric").agg(pl.col("value").mean()).collect().iter_rows())
+    """Return the mean audit gap and share of idle groups of a version of a training; none if its rows are damaged."""
+    try:
+        named = table.scan().filter(pl.col("metric").is_in(["audit/gap", "frac_reward_zero_std"]))
+        return dict(named.group_by("metric").agg(pl.col("value").mean()).collect().iter_rows())
+    except ProofmillError:
+        return {}
 
 
 def _of_training(name: str, means: Mapping[str, float]) -> Iterator[Look]:
     if (means.get("frac_reward_zero_std") or 0) > IDLE:
         share = f"{means['frac_reward_zero_std']:.0%} of the groups of {name} have no gradient: all their rewards are equal."
-        yield Look("no signal", share, [("Its curves", f"/training/{name}")])
+        yield Look("no signal", share, [("Its curves", f"/table/{name}")])
     if abs(means.get("audit/gap") or 0) > GAP:
         gap = (
             f"The reward grader of {name} gives {means['audit/gap']:+.0%} of all points compared with the audit grader."

@@ -36,7 +36,7 @@ function bindLanes() {
     return seen;
   };
   const children = (n) => parents.flatMap((from, child) => (from.includes(n) ? [child] : []));
-  const said = document.querySelector("#lane-said"), first = said.textContent;
+  const said = document.querySelector("#lane-said"), first = (said.dataset.first ??= said.textContent);
   const clear = () => {
     lanes.querySelectorAll("path").forEach((p) => p.remove());
     nodes.forEach((a) => a.classList.remove("dim", "kin", "self"));
