@@ -5,6 +5,8 @@
 With `--recipes`, only the viewer's start page and a recipe's page, with 40 recipes of 77 stages, one of them made. *Cold*
 is after a change of every table.
 
+The training has 5,000 steps of 128 rollouts and 34 metrics at every step.
+
 The table has responses with texts that compress badly, 8 attempts at each problem, and comes with its problems and
 grades. Files are in the page cache. Commands run in their own processes; their time includes the start of Python. Pages
 count from the request to a running viewer. Memory is the peak of the process.
@@ -15,17 +17,20 @@ import base64
 import json
 import multiprocessing
 import os
+import random
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ATTEMPTS = 8
 CHUNK = 2**24  # bytes
 RECIPES, STAGES, REPEATS = 40, 77, 5
 TEXT_BYTES = 2000  # before base64, which Parquet's compression undoes
+STEPS, GROUPS, GROUP, METRICS = 5000, 16, 8, 34  # of the training
 BLANK = {"writer": None, "given_grade": None, "max_points": None, "steps": None, "answer_step": None}
 CONFIG = f"""\
 bench:
@@ -33,6 +38,8 @@ bench:
   problems/x: {{source: table, path: none.jsonl}}
   responses/x: {{problems: problems/x, model: api/bench, prompt: solve, max-tokens: 1000, attempts: {ATTEMPTS}}}
   grades/x: {{responses: responses/x, grader: final-answer}}
+  base/x: {{source: scratch, problems: problems/x}}
+  grpo/x: {{model: base/x, problems: problems/x, grader: final-answer, rewards: {{grade: 1}}, unscored: drop, steps: {STEPS}}}
 """
 
 
@@ -70,6 +77,36 @@ def write(folder: Path, rows: int) -> None:
     for name, some in made.items():
         entry = json.loads(references.canonical(config.entries[name]))
         Table(name, folder / "results").write(some, new_stamp(name, json.dumps({"entry": entry}), "f", {}, {}))
+    write_training(config, folder)
+
+
+def write_training(config: Any, folder: Path) -> None:
+    """Write the table of a long training, with its rollouts."""
+    import polars as pl
+
+    from proofmill.artifacts.stamps import new_stamp
+    from proofmill.artifacts.tables import Table
+    from proofmill.schema import references
+    from proofmill.training.rollout_log import columns
+
+    rng, weights, schema = random.Random(0), folder / "weights", columns(["grade"])
+    weights.mkdir()
+    number = pl.int_range(STEPS * GROUPS * GROUP, eager=True)
+    grade = pl.Series([float(rng.randrange(8)) for _ in range(len(number))])
+    rollouts = pl.DataFrame({
+        "rollout": number.cast(pl.String), "step": 1 + number // (GROUPS * GROUP), "group": number // GROUP % GROUPS,
+        "grade": grade, "max_points": 7, "reward_grade": grade / 7, "tokens": number % 176, "use": "trained", "reason": "ok",
+        "stop_reason": "end", "unscored": False, "advantage": grade - 3.5, "text": "So it is.", "problem": "p0000000",
+    })  # fmt: skip
+    missing = {name: pl.lit(None, kind) for name, kind in schema.items() if name not in rollouts.columns}
+    rollouts.with_columns(**missing).select(*schema).write_parquet(weights / "rollouts.parquet")
+    names = ["loss", "entropy", "grad_norm", "num_tokens", *(f"metric-{n}" for n in range(METRICS - 4))]
+    rows = ({"step": n, "epoch": 0.0, "metric": name, "value": rng.random() + n * (name == "num_tokens")}
+            for n in range(1, STEPS + 1) for name in names)  # fmt: skip
+    entry = json.loads(references.canonical(config.entries["grpo/x"]))
+    Table("grpo/x", folder / "results").write(
+        rows, new_stamp("grpo/x", json.dumps({"entry": entry}), "f", {}, {}), weights
+    )
 
 
 def recipes() -> dict:
@@ -174,6 +211,10 @@ def time_viewer(folder: Path, rows: int) -> Iterator[tuple[str, float, float]]:
             "viewer: histogram of tokens": "/table/responses/x?histogram=tokens",
             "viewer: a problem with its attempts": f"/problem/problems/x/p{middle:07d}",
             "viewer: the same page, second time": f"/problem/problems/x/p{middle:07d}",
+            "viewer: curves of a training": "/training/grpo/x",
+            "viewer: the same curves, second time": "/training/grpo/x",
+            "viewer: 150 steps of them": "/curves.json?of=grpo/x&from=1000&to=1149",
+            "viewer: rollouts of one step": "/rollouts/grpo/x?step=2500",
         }.items():
             start = time.monotonic()
             client.get(base + path).raise_for_status()

@@ -21,7 +21,7 @@ def test_curves_are_the_points_of_the_table(small):
     found = curves.read(["sft/cold"], small.results, ["loss"])
     rows = [(r["step"], r["value"]) for r in small.table("sft/cold").rows() if r["metric"] == "loss"]
     assert found == {"loss": {"sft/cold": rows}}
-    assert list(curves.read(["sft/cold"], small.results)) == ["entropy", "loss"]
+    assert list(curves.read(["sft/cold"], small.results)) == ["entropy", "loss", "mean_token_accuracy", "grad_norm"]
 
 
 def test_evaluations_are_drawn_with_their_intervals(tmp_path):

@@ -17,24 +17,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from proofmill.analysis import training_series
 from proofmill.artifacts.tables import Table
 from proofmill.metrics.budgets import SPLIT
 from proofmill.schema.errors import SettingError
-from proofmill.schema.kinds import list_trained
 from proofmill.schema.names import kind_of
 from proofmill.text.suggestions import among
 
 SHOWN = (
-    "evaluate/grade",
-    "reward",
-    "grade",
-    "audit/grade",
-    "completions/mean_length",
-    "frac_reward_zero_std",
-    "entropy",
-    "unscored",
-    "loss",
-    "eval_loss",
+    *("grade", "solved", "reward", "frac_reward_zero_std", "completions/mean_length", "completions/clipped_ratio"),
+    *("entropy", "loss", "eval_loss", "mean_token_accuracy", "grad_norm"),
+    *("evaluate/grade", "audit/grade", "audit/gap"),
 )
 SHOWN_OF_TASKS = ("propose/reward", "propose/valid", "solve/accuracy")  # after the name of a task
 SMOOTH = 0.9
@@ -61,25 +54,15 @@ def read(names: Sequence[str], results: Path, metrics: Sequence[str] = ()) -> di
 
     Metrics of a task and role have names such as `deduce/solve/accuracy`. Default: SHOWN, and SHOWN_OF_TASKS per task.
     """
-    points: dict[str, dict[str, list[tuple[float, ...]]]] = {}
+    points: dict[str, dict[str, Points]] = {}
     for name in names:
-        if kind_of(name) not in list_trained():
-            raise SettingError(
-                f"{name}: a {kind_of(name)} has no steps; expected {' or '.join(f'{kind}/<name>' for kind in list_trained())}."
-            )
-        for row in Table(name, results).rows():
-            if row["value"] is not None and not math.isnan(row["value"]):
-                metric = "/".join([row[key] for key in ("task", "role") if row.get(key)] + [row["metric"]])
-                points.setdefault(metric, {}).setdefault(name, []).append((row["step"], row["value"]))
+        for metric, part in training_series.read_metrics(training_series.require_steps(Table(name, results))).items():
+            points.setdefault(metric, {})[name] = part.fill_null(math.nan).rows()
     for metric in metrics:
         if metric not in points:
             raise SettingError(f"{', '.join(names)}: no `{metric}` was logged; expected one of {among(metric, points)}")
-    for metric in [metric for metric in metrics or SHOWN if {f"{metric}/low", f"{metric}/high"} <= {*points}]:
-        for name, line in points[metric].items():
-            ends = [{at: end for at, end, *_ in points[f"{metric}/{side}"].get(name, [])} for side in ("low", "high")]
-            points[metric][name] = [(step, value, *(of.get(step, math.nan) for of in ends)) for step, value in line]
     shown = [*SHOWN, *(metric for metric in points if metric.partition("/")[2] in SHOWN_OF_TASKS)]
-    return {metric: dict(points[metric]) for metric in metrics or shown if metric in points}
+    return {metric: points[metric] for metric in metrics or shown if metric in points}
 
 
 def read_scores(names: Sequence[str], results: Path) -> list[Measured]:

@@ -48,7 +48,7 @@ def compare(one: Table, other: Table) -> dict[str, Any]:
     return {
         "from": str(one.path),
         "to": str(other.path),
-        "entry": {key.replace("_", "-"): pair for key, pair in _find_changes(old["entry"], new["entry"])},
+        "entry": compare_fields(old["entry"], new["entry"]),
         "parents": dict(_find_changes(old["parents"], new["parents"])),
         "stamp": dict(_find_changes(*({key: stamp.get(key) for key in STAMPED} for stamp in (old, new)))),
         "identical": equal,
@@ -76,6 +76,14 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"  {line}" for line in map(_describe_score, found["scores"]))
     if not found["scores"] and "/scores/" in f"/{found['to']}":
         yield "  scores: no cell is in both tables"
+
+
+def compare_fields(*entries: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the fields that are not equal in all entries, by configuration key, with the value in each."""
+    values = {
+        key: [entry.get(key) for entry in entries] for key in dict.fromkeys(key for entry in entries for key in entry)
+    }
+    return {key.replace("_", "-"): each for key, each in values.items() if any(value != each[0] for value in each)}
 
 
 # ------------------------------------------------------------------------------------------------------------------ rows

@@ -13,14 +13,14 @@
     /rollout/<kind>/<name>/<id>  one rollout
     /proposals/<kind>/<name>  attempts to grade by hand, so that a debiased score is known better
     /disagreements          the attempts whose grades by two graders differ most
-    /curves.svg             curves of trainings; curves of scores by attempts or by cost
+    /training/<kind>/<name> curves of a training and of others with it, and what differs in their configurations
+    /curves.json            the same curves for the script: another part of them, smoothed otherwise, or on another axis
 
 All styles and scripts are files of this folder. The content security policy forbids any others, so a text that
 escaped the escaping could not run code either.
 """
 
 import hashlib
-import io
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -46,11 +46,12 @@ from proofmill.config.config import Config
 from proofmill.metrics.page import difference
 from proofmill.runtime.progress import clock
 from proofmill.schema.errors import ProofmillError, SettingError
-from proofmill.schema.kinds import KINDS, ROLLOUTS, list_trained
+from proofmill.schema.kinds import KINDS, list_trained
 from proofmill.schema.names import file_fault, kind_of
 from proofmill.viewer import (
     guard,
     human_grades,
+    plots,
     problem_pages,
     recipes,
     rendering,
@@ -58,6 +59,7 @@ from proofmill.viewer import (
     score_boards,
     start_page,
     table_pages,
+    training_page,
 )
 
 HERE = Path(__file__).parent
@@ -81,6 +83,8 @@ class Pages:
             "text": lambda source: Markup(rendering.text(source)),
             "brief": lambda value: Markup(rendering.brief(value)),
             "address": partial(quote, safe="/"),
+            "short": plots.short,
+            "look": plots.look,
         }
         self.templates.globals |= {"query": _query, "difference_text": difference, "dollars": costs.format_dollars}
         self.templates.globals["drawn"] = self.templates.get_template("drawn.html").module
@@ -93,13 +97,24 @@ class Pages:
             return JSONResponse({key: "".join(template.blocks[key](parts)) for key in wanted})
         return HTMLResponse(template.render(context), status)
 
+    def config(self) -> Config:
+        """Return the configuration; an empty one while it has mistakes, since tables are shown without it."""
+        try:
+            return self.book_of()
+        except ProofmillError:
+            return Config({}, {}, {})
+
     def table(self, request: Request) -> Table:
         """Return the table that an address names. Raises SettingError for an invalid name."""
-        kind, name = request.path_params["kind"], request.path_params["name"]
-        is_file = name.isprintable() and not name.startswith(".") and file_fault(f"{kind}/{name}") is None
-        if kind not in KINDS or "/" in name or not is_file:
-            raise SettingError(f"{kind}/{name}: no artifact; expected <kind>/<name>. Fix the address.")
-        return Table(f"{kind}/{name}", self.results)
+        return self.open_table("{kind}/{name}".format(**request.path_params))
+
+    def open_table(self, name: str) -> Table:
+        """Return the table with a name. Raises SettingError for an invalid one."""
+        kind, _, rest = name.partition("/")
+        is_file = rest.isprintable() and not rest.startswith(".") and file_fault(name) is None
+        if kind not in KINDS or not rest or "/" in rest or not is_file:
+            raise SettingError(f"{name}: no artifact; expected <kind>/<name>. Fix the address.")
+        return Table(name, self.results)
 
     # ----------------------------------------------------------------------------------------------------------- pages
 
@@ -152,6 +167,8 @@ class Pages:
 
     def rows(self, request: Request) -> Response:
         table, settings = self.table(request), _settings(request)
+        if table.kind in list_trained() and not request.query_params:
+            return RedirectResponse(f"/training/{quote(table.name)}", 303)
         facts = list(show_artifact.facts(table))
         keep = table.stamp["entry"].get("keep") or []
         order = [item if isinstance(item, str) else next(iter(item)) for item in keep]
@@ -161,9 +178,7 @@ class Pages:
             bars = table_pages.histogram(table, settings) if settings.histogram else []
         except SettingError as error:
             fault, shown = str(error), table_pages.page(table, table_pages.PageSettings())
-        drawn = table.kind in list_trained() or (
-            table.kind == "scores" and curves.read_scores([table.name], self.results)
-        )
+        measured = curves.read_scores([table.name], self.results) if table.kind == "scores" else []
         return self.page(
             "table",
             title=table.name,
@@ -175,9 +190,8 @@ class Pages:
             bars=bars,
             funnel=table_pages.funnel(table, order),
             written=show_artifact.page_of(table).partition("\n")[2],  # without the title, which the page has
-            drawn=drawn,
+            panels=list(map(plots.of_scores, measured)),
             judged=table.kind == "grades" and table.stamp["entry"]["grader"] != "human",
-            rolled=table.kind in list_trained() and (table.weights() / ROLLOUTS).exists(),
             per_page=table_pages.PAGE,
             twins=[
                 (a, b) for a, b in problem_pages.comparable(problem_pages.entries(self.results)) if table.name in (a, b)
@@ -207,8 +221,10 @@ class Pages:
         table, chosen = self.table(request), request.query_params.get("step")
         shown = rollout_pages.step(table, None if chosen is None else _number(chosen, f"{table.name}: no step"))
         apart = rollout_pages.disagreements(table) if request.query_params.get("apart") else None
-        about = {"table": table, "problems": table.stamp["entry"].get("problems")}
-        return self.page("rollouts", title=f"{table.name} step {shown.step}", shown=shown, apart=apart, **about)
+        about = {"table": table, "problems": table.stamp["entry"].get("problems"), "section": "Recipes"}
+        curve = training_page.curves([table.name], training_page.View(), self.results, {})
+        title = f"{table.name} step {shown.step}"
+        return self.page("rollouts", title=title, shown=shown, apart=apart, curve=curve, **about)
 
     def rollout(self, request: Request) -> Response:
         table = self.table(request)
@@ -247,10 +263,18 @@ class Pages:
             "disagreements", title="disagreements", pairs=pairs, one=one, other=other, rows=rows, of=of, trained=trained
         )
 
+    def training(self, request: Request) -> Response:
+        table, query, config = self.table(request), request.query_params, self.config()
+        names = [table.name, *(self.open_table(name).name for name in query.getlist("with") if name)]
+        shown = training_page.page(names, training_page.View.of(query), self.results, config.entries)
+        recipe = [(f"/recipe/{name}", name) for name, names in config.recipes.items() if table.name in names][:1]
+        return self.page("training", title=table.name, section="Recipes", crumb=[("/", "results"), *recipe], **shown)
+
     def curves(self, request: Request) -> Response:
-        image = io.BytesIO()
-        curves.draw(request.query_params.getlist("of"), self.results, image)
-        return Response(image.getvalue(), media_type="image/svg+xml")
+        query, plot = request.query_params, self.templates.get_template("curves.html").module.plot  # type: ignore[attr-defined]  # a macro
+        names = [self.open_table(name).name for name in query.getlist("of")]
+        shown = training_page.curves(names, training_page.View.of(query), self.results, self.config().entries)
+        return JSONResponse(training_page.as_json(shown, plot))
 
     def asset(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -310,7 +334,8 @@ def application(book_of: Callable[[], Config], results: Path, token: str) -> Sta
         Route(f"/rollout/{artifact}/{{row}}", pages.rollout),
         Route(f"/proposals/{artifact}", pages.proposals),
         Route("/disagreements", pages.disagreements),
-        Route("/curves.svg", pages.curves),
+        Route(f"/training/{artifact}", pages.training),
+        Route("/curves.json", pages.curves),
         Route("/grade", pages.grade, methods=["POST"]),
         Route("/assets/{name}", pages.asset),
         Route("/favicon.ico", lambda _: Response(status_code=204)),

@@ -5,8 +5,6 @@ attempts with verdicts, time and cost, all settings, and the commands to reprodu
 The report of an unfinished recipe covers the existing tables and lists the missing ones.
 """
 
-import base64
-import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ import yaml
 from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
-from proofmill.analysis import curves, show_artifact
+from proofmill.analysis import curves, show_artifact, training_series
 from proofmill.artifacts.tables import Table
 from proofmill.config.config import Config
 from proofmill.runtime.progress import clock
@@ -29,7 +27,7 @@ from proofmill.schema.kinds import list_trained
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Reason
 from proofmill.text.suggestions import among
-from proofmill.viewer import problem_pages, recipes, rendering, table_pages
+from proofmill.viewer import plots, problem_pages, recipes, rendering, table_pages, training_page
 
 HERE = Path(__file__).parent
 LONGEST = 4000  # characters of a text in the report
@@ -60,6 +58,8 @@ def write(config: Config, recipe: str, results: Path) -> str:
         "address": quote,  # of the macros
         "clock": clock,
         "text": lambda source: Markup(rendering.text(source)),
+        "short": plots.short,
+        "look": plots.look,
         "cut": lambda source: source if len(source or "") <= LONGEST else f"{source[:LONGEST]}…",
     }
     return pages.get_template("report.html").render(
@@ -102,14 +102,13 @@ def _facts(stamps: Mapping[str, Mapping[str, Any]], results: Path) -> dict[str, 
     }
 
 
-def _scores(made: Sequence[str], results: Path) -> Iterator[tuple[str, str, str | None]]:
-    """Yield each score page without its title, and its plot of scores by attempts or by cost, if any."""
+def _scores(made: Sequence[str], results: Path) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+    """Yield each score page without its title, and its panels of scores by attempts or by cost."""
     for name in made:
         table = Table(name, results)
         if kind_of(name) == "scores" and table.page.exists():
-            drawn = curves.read_scores([name], results)
-            image = _image([name], results) if drawn else None
-            yield name, show_artifact.page_of(table).partition("\n")[2], image
+            panels = list(map(plots.of_scores, curves.read_scores([name], results)))
+            yield name, show_artifact.page_of(table).partition("\n")[2], panels
 
 
 def _funnels(
@@ -123,12 +122,11 @@ def _funnels(
                 yield name, bars
 
 
-def _trainings(made: Sequence[str], results: Path) -> Iterator[tuple[str, str]]:
-    """Yield the curves of each kind of training, one image a kind."""
+def _trainings(made: Sequence[str], results: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the curves of each kind of training."""
     for kind in list_trained():
-        names = [name for name in made if kind_of(name) == kind]
-        if names and curves.read(names, results):
-            yield kind, _image(names, results)
+        if trainings := [training_series.read(name, results) for name in made if kind_of(name) == kind]:
+            yield kind, training_page.draw(trainings, training_page.View())
 
 
 def _overlaps(made: Sequence[str], results: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -189,10 +187,3 @@ def _settings(made: Sequence[str], stamps: Mapping[str, Any]) -> str:
     declared = {name: fields for stamp in stamps.values() for name, fields in (stamp.get("declared") or {}).items()}
     own = {name: show_artifact.own_fields(kind_of(name), fields) for name, fields in sorted(declared.items())}
     return yaml.safe_dump({**own, **entries}, sort_keys=False, allow_unicode=True, width=110)
-
-
-def _image(names: Sequence[str], results: Path) -> str:
-    """Draw curves and return them as a data URL."""
-    file = io.BytesIO()
-    curves.draw(names, results, file)
-    return "data:image/svg+xml;base64," + base64.b64encode(file.getvalue()).decode()
