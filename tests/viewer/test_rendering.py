@@ -1,6 +1,7 @@
 """Texts of models as HTML: formulas are drawn, and a browser runs, fetches and follows nothing in them."""
 
 import re
+import time
 from html.parser import HTMLParser
 
 import pytest
@@ -115,3 +116,92 @@ def test_cells_are_cut_and_numbers_are_short():
         "0.1235",
     )
     assert "–" in rendering.brief(None)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "So \\boxed{\\frac{n}{n+1}}.", "Thus \\frac{1}{2} and \\sqrt{2} and \\sqrt[3]{x+\\sqrt{y}}.", "\\binom{n}{\\frac{k}{2}} ways",
+        "a \\le b \\neq c", "2\\cdot3", "\\boxed{\\{1, 2\\}}", "Line one\n\\boxed{\\frac{\na}{b}}", "**\\boxed{3}**", "- \\frac{a}{b}",
+    ],
+)  # fmt: skip
+def test_commands_outside_of_formulas_are_drawn(source):
+    """Fractions, roots, boxes and relations without dollars become formulas, with nested braces."""
+    html = rendering.text(source)
+    assert "<math" in html and "unreadable" not in html
+    assert not re.search(r"\\[a-z]", html), html
+    assert "<math" in rendering.brief(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "`\\frac{1}{2}`",
+        "```\n\\frac{1}{2} \\le 3\n```",
+        "\\frac{1}",
+        "\\frac{1}{2",
+        "\\unknown{1}",
+        "C:\\temp",
+        "\\\\le",
+    ],
+)
+def test_commands_in_code_and_incomplete_ones_stay(source):
+    """Code keeps its commands; a command without its arguments is text."""
+    assert "<math" not in rendering.text(source)
+
+
+def test_formulas_keep_their_own_commands():
+    """A command inside dollars, brackets or an environment is part of that formula."""
+    for source in (
+        "$\\frac{1}{2}$",
+        "\\(\\frac{1}{2}\\)",
+        "\\[\\frac{1}{2}\\]",
+        "\\begin{align}\\frac{1}{2}\\end{align}",
+    ):
+        assert rendering.text(source).count("<math") == 1, source
+    assert rendering.text("It costs $5. Then \\boxed{3}.").count("<math") == 1
+
+
+@pytest.mark.parametrize(
+    "source", ["\\frac{" * 20_000, "\\(" * 20_000, "{" * 50_000, "$$\\le" * 9_001, "<points>" * 9_000, "\\le " * 5_000]
+)
+def test_long_texts_take_little_time(source):
+    """The time grows with the length of the text, not with its square."""
+    start = time.monotonic()
+    rendering.text.__wrapped__(source[: rendering.LONGEST * 5])
+    rendering.verdict(source)
+    assert time.monotonic() - start < 20  # seconds, on a loaded machine
+
+
+def test_parts_of_a_verdict_are_headings():
+    """Text between the tags of a judge has the tag's name as heading; other text and unclosed tags stay."""
+    html = rendering.verdict(
+        "Hm. <assessment>Step **2** fails: $x^2$.</assessment>\n<errors>none</errors><points>3</points> <points>"
+    )
+    assert re.findall(r"<h4>(\w+)</h4>", html) == ["assessment", "errors", "points"]
+    assert "<strong>2</strong>" in html and "<math" in html and "Hm." in html and html.count("&lt;") == 1
+    assert rendering.verdict(None) == rendering.text(None)
+    assert rendering.brief("<assessment>Good.</assessment><points>3</points>") == "Good."
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_verdict_of_a_judge_is_never_markup(attack):
+    """The output of a judge has no element that runs, loads or links, inside and outside of its tags."""
+    found = tags(rendering.verdict(f"{attack}<assessment>{attack}</assessment><points>{attack}"))
+    assert found.elements <= ALLOWED, found.elements
+    assert found.attributes <= OF_OURS | rendering.ATTRIBUTES, found.attributes
+
+
+@given(st.text(alphabet="<>/assessment$\\{}[]()frac leq\n`", max_size=160))
+def test_no_verdict_at_all_becomes_markup(source):
+    """Any text of characters of tags and commands renders safely, as a verdict and as a cell."""
+    for html in (rendering.verdict(source), rendering.brief(source, 40)):
+        found = tags(html)
+        assert found.elements <= ALLOWED
+        assert found.attributes <= OF_OURS | rendering.ATTRIBUTES
+
+
+def test_cell_is_not_cut_inside_a_formula():
+    """A long statement ends before the formula that does not fit."""
+    html = rendering.brief("Let us find the number of pairs with $x^2 + y^2 = z^2$ in total.", 45)
+    assert html.endswith("…") and "$" not in html and "unreadable" not in html

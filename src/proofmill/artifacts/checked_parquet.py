@@ -26,6 +26,7 @@ from proofmill.schema.errors import TableError
 
 BATCH = 2048
 NARROW = 65_536  # rows of a batch that has few columns
+NARROW_BYTES = 64  # of a row, at most, in a batch of so many
 CHUNK = 2**20  # bytes
 SEAL = "proofmill-sha256"  # metadata key: SHA-256 of the footer, computed with zeros instead of these digits
 UNSEALED = {SEAL: "0" * 64}
@@ -125,7 +126,7 @@ class CheckedParquet:
         def frames(
             columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _: int | None
         ) -> Iterator[pl.DataFrame]:
-            for batch in self.batches(columns):
+            for batch in self.batches(columns, self._batch_size(columns)):
                 frame = frame_of(batch)
                 frame = (frame if predicate is None else frame.filter(predicate)).slice(0, most)
                 yield frame
@@ -168,6 +169,15 @@ class CheckedParquet:
                 taken += wanted
         order = {place: index for index, place in enumerate(taken)}
         return pl.concat(parts)[[order[place] for place in places]]
+
+    def _batch_size(self, columns: Sequence[str] | None) -> int:
+        """Return the rows of a batch: many if the columns are small."""
+        if columns is None or not self._footer().num_row_groups:
+            return BATCH
+        group = self._footer().row_group(0)
+        chunks = (group.column(place) for place in range(group.num_columns))
+        size = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema.partition(".")[0] in columns)
+        return NARROW if size <= NARROW_BYTES * group.num_rows else BATCH
 
     def _open(self) -> parquet.ParquetFile:
         """Open the file with its own footer: it may be replaced at any moment."""

@@ -15,6 +15,8 @@
     /disagreements          the attempts whose grades by two graders differ most
     /training/<kind>/<name> curves of a training and of others with it, and what differs in their configurations
     /curves.json            the same curves for the script: another part of them, smoothed otherwise, or on another axis
+    /compare?a=&b=&on=      two models on a benchmark
+    /export/<kind>/<name>/<form>  the rows that match as a file, `csv` or `jsonl`
 
 All styles and scripts are files of this folder. The content security policy forbids any others, so a text that
 escaped the escaping could not run code either.
@@ -22,12 +24,13 @@ escaped the escaping could not run code either.
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import quote, unquote
 
 from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
@@ -37,14 +40,25 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Match, Route
 
 from proofmill.analysis import costs, curves, lineage, search, show_artifact
+from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
+from proofmill.calls.merging import has_answers
 from proofmill.config.config import Config
 from proofmill.metrics.page import difference
+from proofmill.runtime.job_logs import last_line
 from proofmill.runtime.progress import clock
+from proofmill.schema import references
 from proofmill.schema.errors import ProofmillError, SettingError
 from proofmill.schema.kinds import KINDS, list_trained
 from proofmill.schema.names import file_fault, kind_of
@@ -61,9 +75,11 @@ from proofmill.viewer import (
     table_pages,
     training_page,
 )
+from proofmill.viewer.tables import compare_page
+from proofmill.viewer.tables.joined_rows import problems_of, read_by_id
+from proofmill.viewer.tables.limited_call import LimitedCall
 
 HERE = Path(__file__).parent
-DIGITS = 9  # of a number in an address
 BLOCKS: ContextVar[tuple[str, ...]] = ContextVar("BLOCKS", default=())  # of a page, if only they are wanted
 ASSETS = {"style.css": "text/css", "page.js": "text/javascript", "curves.js": "text/javascript"}
 
@@ -72,7 +88,7 @@ class Pages:
     """Handlers of the addresses. `book_of` returns the configuration, reread after an edit."""
 
     def __init__(self, book_of: Callable[[], Config], results: Path):
-        self.book_of, self.results = book_of, results
+        self.book_of, self.results, self.find = book_of, results, LimitedCall(table_pages.find)
         self.templates = Environment(loader=PackageLoader("proofmill.viewer", "pages"), autoescape=select_autoescape())
         self.overview, self.routes = recipes.Overview(results), list[Route]()
         self.templates.filters |= {
@@ -81,12 +97,13 @@ class Pages:
             "at": _format_time,
             "since": start_page.since,
             "text": lambda source: Markup(rendering.text(source)),
-            "brief": lambda value: Markup(rendering.brief(value)),
+            "brief": lambda value, most=200: Markup(rendering.brief(value, most)),
+            "verdict": lambda source: Markup(rendering.verdict(source)),
             "address": partial(quote, safe="/"),
             "short": plots.short,
             "look": plots.look,
         }
-        self.templates.globals |= {"query": _query, "difference_text": difference, "dollars": costs.format_dollars}
+        self.templates.globals |= {"difference_text": difference, "dollars": costs.format_dollars}
         self.templates.globals["drawn"] = self.templates.get_template("drawn.html").module
 
     def page(self, name: str, status: int = 200, **shown: Any) -> Response:
@@ -166,43 +183,63 @@ class Pages:
         raise SettingError(f"{path}: has no such blocks; expected a page of the viewer. Reload it.")
 
     def rows(self, request: Request) -> Response:
-        table, settings = self.table(request), _settings(request)
-        if table.kind in list_trained() and not request.query_params:
+        table, settings = self.table(request), table_pages.read_settings(request.query_params)
+        entries, entry = problem_pages.entries(self.results), self.book_of().entries.get(table.name)
+        if table.kind in list_trained() and not request.query_params and (table.path.exists() or table.is_being_made):
             return RedirectResponse(f"/training/{quote(table.name)}", 303)
-        facts = list(show_artifact.facts(table))
-        keep = table.stamp["entry"].get("keep") or []
-        order = [item if isinstance(item, str) else next(iter(item)) for item in keep]
-        fault, shown, bars = "", None, []
-        try:
-            shown = table_pages.page(table, settings)
-            bars = table_pages.histogram(table, settings) if settings.histogram else []
-        except SettingError as error:
-            fault, shown = str(error), table_pages.page(table, table_pages.PageSettings())
+        if not table.path.exists() and entry is not None:
+            return self.unmade(table, entry, entries)
+        shown = table_pages.page(table, settings, self.find)
+        self.find.start_soon()
         measured = curves.read_scores([table.name], self.results) if table.kind == "scores" else []
         return self.page(
             "table",
             title=table.name,
             table=table,
-            facts=facts,
+            key=show_artifact.id_column(table),
             settings=settings,
             shown=shown,
-            fault=fault,
-            bars=bars,
-            funnel=table_pages.funnel(table, order),
+            facts=table_pages.facts(table, entries),
+            described=list(show_artifact.facts(table)),
             written=show_artifact.page_of(table).partition("\n")[2],  # without the title, which the page has
             panels=list(map(plots.of_scores, measured)),
             judged=table.kind == "grades" and table.stamp["entry"]["grader"] != "human",
-            per_page=table_pages.PAGE,
-            twins=[
-                (a, b) for a, b in problem_pages.comparable(problem_pages.entries(self.results)) if table.name in (a, b)
-            ],
+            twins=[pair for pair in problem_pages.comparable(entries) if table.name in pair],
         )
+
+    def unmade(self, table: Table, entry: Any, entries: Mapping[str, Any]) -> Response:
+        """Return the page of an artifact without a table: why, from what, and what its journal holds."""
+        so_far = table_pages.so_far(table) if has_answers(table.calls) else None
+        why = States(self.book_of(), self.results)[table.name].why
+        parents = {name: name in entries for name in references.parents(entry)}
+        return self.page(
+            "unmade", title=table.name, table=table, why=why, parents=parents, so_far=so_far, log=last_line(table.log)
+        )
+
+    def export(self, request: Request) -> Response:
+        table, settings = self.table(request), table_pages.read_settings(request.query_params)
+        form, height = request.path_params["form"], table.height  # raises TableError for a missing table
+        if form not in table_pages.FORMS:
+            raise SettingError(f"no format `{form}`; expected {' or '.join(table_pages.FORMS)}. Fix the address.")
+        own = settings.where or settings.q
+        chosen = replace(settings, sort="", histogram="", page=0)
+        places = self.find(table.name, self.results, chosen, None).places if own else range(height)
+        name = f"{table.name.replace('/', '-')}.{form}".encode("ascii", "replace").decode()
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return StreamingResponse(table_pages.export(table, places, form), 200, headers, table_pages.FORMS[form])
 
     def row(self, request: Request) -> Response:
         table, ident = self.table(request), request.path_params["row"]
         (row,) = show_artifact.rows(table, ident).to_dicts()
         steps = lineage.trail(table.name, ident, self.results) if table.kind in lineage.WALKED else []
-        return self.page("row", title=f"{table.name} {ident}", table=table, ident=ident, row=row, lineage=steps)
+        problems, key = problems_of(table), row.get("problem")
+        shown = None
+        if problems and table.kind in ("responses", "grades"):
+            human = human_grades.last_grades(self.results, table.stamp["entry"].get("responses", table.name))
+            shown = problem_pages.page(self.results, problems.name, row["problem"], [table.name], human, most=None)
+        statement = read_by_id(problems, "problem", [key], "statement").get(key, {}).get("statement")
+        about: dict[str, Any] = {"table": table, "row": row, "problems": problems, "statement": statement}
+        return self.page("row", title=f"{table.name} {ident}", lineage=steps, shown=shown, **about)
 
     def problem(self, request: Request) -> Response:
         table, problem = self.table(request), request.path_params["row"]
@@ -219,7 +256,9 @@ class Pages:
 
     def rollouts(self, request: Request) -> Response:
         table, chosen = self.table(request), request.query_params.get("step")
-        shown = rollout_pages.step(table, None if chosen is None else _number(chosen, f"{table.name}: no step"))
+        shown = rollout_pages.step(
+            table, None if chosen is None else table_pages.read_number(chosen, f"{table.name}: no step")
+        )
         apart = rollout_pages.disagreements(table) if request.query_params.get("apart") else None
         about = {"table": table, "problems": table.stamp["entry"].get("problems"), "section": "Recipes"}
         curve = training_page.curves([table.name], training_page.View(), self.results, {})
@@ -250,17 +289,27 @@ class Pages:
     def proposals(self, request: Request) -> Response:
         table = self.table(request)
         shown = human_grades.propose_attempts(table)
-        return self.page("proposals", title=f"{table.name}: attempts to grade", table=table, shown=shown)
+        statements = self.statements(shown.problems, shown.rows)
+        title = f"{table.name}: attempts to grade"
+        return self.page("proposals", title=title, table=table, shown=shown, statements=statements)
+
+    def statements(self, problems: str, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+        """Return the statements of the problems that rows name, by id."""
+        table = Table(problems, self.results) if rows else None
+        return read_by_id(table, "problem", {row["problem"] for row in rows}, "statement")
 
     def disagreements(self, request: Request) -> Response:
         entries = problem_pages.entries(self.results)
         pairs = list(problem_pages.comparable(entries))
-        one, other = request.query_params.get("one"), request.query_params.get("other")
-        rows = problem_pages.disagreements(self.results, one, other) if one in entries and other in entries else []
-        of = entries[entries[one]["responses"]]["problems"] if one in entries else ""
+        one, other = (request.query_params.get(name, "") for name in ("one", "other"))
+        if (one or other) and (one, other) not in pairs and (other, one) not in pairs:
+            raise SettingError(f"{one} and {other}: expected grades of the same responses. Choose a pair.")
+        rows = problem_pages.disagreements(self.results, one, other) if one else []
+        of = entries[entries[one]["responses"]]["problems"] if rows else ""
+        about: dict[str, Any] = {"one": one, "other": other, "of": of, "statements": self.statements(of, rows)}
         trained = [name for name, entry in entries.items() if entry.get("audit")]
         return self.page(
-            "disagreements", title="disagreements", pairs=pairs, one=one, other=other, rows=rows, of=of, trained=trained
+            "disagreements", title="disagreements", section="Compare", pairs=pairs, rows=rows, trained=trained, **about
         )
 
     def training(self, request: Request) -> Response:
@@ -269,6 +318,19 @@ class Pages:
         shown = training_page.page(names, training_page.View.of(query), self.results, config.entries)
         recipe = [(f"/recipe/{name}", name) for name, names in config.recipes.items() if table.name in names][:1]
         return self.page("training", title=table.name, section="Recipes", crumb=[("/", "results"), *recipe], **shown)
+
+    def compare(self, request: Request) -> Response:
+        entries = problem_pages.entries(self.results)
+        models = compare_page.list_benchmarks(entries)
+        a, b, on = (request.query_params.get(name, "") for name in ("a", "b", "on"))
+        fault, shown = "", None
+        on = on or next((name for name in models.get(a, ()) if name in models.get(b, ())), "")
+        try:
+            shown = compare_page.compare(self.results, entries, a, b, on) if a and b else None
+        except ProofmillError as error:
+            fault = str(error)
+        title, about = f"{a} - {b}" if shown else "compare", dict[str, Any](a=a, b=b, on=on, models=models, fault=fault)
+        return self.page("compare", title=title, section="Compare", shown=shown, **about)
 
     def curves(self, request: Request) -> Response:
         query, plot = request.query_params, self.templates.get_template("curves.html").module.plot  # type: ignore[attr-defined]  # a macro
@@ -284,36 +346,10 @@ class Pages:
         return Response(text + (rendering.styles() if name == "style.css" else ""), media_type=ASSETS[name])
 
 
-def _number(text: str, fault: str) -> int:
-    """Parse a number in an address. Raises SettingError for other texts, and for numbers that no table reaches."""
-    if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS):
-        raise SettingError(f"{fault} `{text[:DIGITS]}`; expected a number below {10**DIGITS:,}. Fix the address.")
-    return int(text)
-
-
 def _format_time(moment: float) -> str:
     """Return the time of today, or date and time."""
     then, now = time.localtime(moment), time.localtime()
     return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
-
-
-def _settings(request: Request) -> table_pages.PageSettings:
-    parameters = request.query_params
-    return table_pages.PageSettings(
-        where=parameters.get("where", "").strip(),
-        sort=parameters.get("sort", ""),
-        down=parameters.get("down") == "1",
-        page=_number(parameters.get("page", "0"), "no page"),
-        columns=tuple(parameters.getlist("columns")),
-        histogram=parameters.get("histogram", ""),
-    )
-
-
-def _query(settings: table_pages.PageSettings, **changed: Any) -> str:
-    """Return the query string of a table's page with changed settings."""
-    now = {"where": settings.where, "sort": settings.sort, "down": int(settings.down), "page": settings.page,
-           "columns": list(settings.columns), "histogram": settings.histogram, **changed}  # fmt: skip
-    return "?" + urlencode({key: value for key, value in now.items() if value not in ("", 0, [])}, doseq=True)
 
 
 def application(book_of: Callable[[], Config], results: Path, token: str) -> Starlette:
@@ -336,6 +372,8 @@ def application(book_of: Callable[[], Config], results: Path, token: str) -> Sta
         Route("/disagreements", pages.disagreements),
         Route(f"/training/{artifact}", pages.training),
         Route("/curves.json", pages.curves),
+        Route("/compare", pages.compare),
+        Route(f"/export/{artifact}/{{form}}", pages.export),
         Route("/grade", pages.grade, methods=["POST"]),
         Route("/assets/{name}", pages.asset),
         Route("/favicon.ico", lambda _: Response(status_code=204)),

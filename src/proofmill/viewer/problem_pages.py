@@ -15,9 +15,12 @@ from proofmill.artifacts.tables import Table
 from proofmill.schema.errors import SettingError, TableError
 from proofmill.schema.kinds import KINDS
 from proofmill.text.suggestions import among
+from proofmill.viewer.tables.joined_rows import read_matching
 
 MOST = 12  # attempts of a table on a page
 DEFAULT_TABLES = 2  # tables on a page, unless the reader chooses
+BRIEF_RESPONSE = ("response", "attempt", "stop_reason", "reason")
+BRIEF_GRADE = (*BRIEF_RESPONSE, "grade", "max_points")
 Row = Mapping[str, Any]
 
 
@@ -55,6 +58,7 @@ class ProblemPage:
     place: int
     of: int
     labels: dict[str, Row] = field(default_factory=dict)
+    strip: list[tuple[str, str, list[Row]]] = field(default_factory=list)  # table, model, and all attempts in brief
 
 
 def entries(results: Path) -> dict[str, Row]:
@@ -86,10 +90,17 @@ def with_attempts(entries: Mapping[str, Row], problems: str) -> list[str]:
     return [*grades, *sorted(responses, key=lambda name: name in graded)]
 
 
-def page(results: Path, problems: str, problem: str, chosen: Sequence[str], human: Mapping[str, Row]) -> ProblemPage:
-    """Return a problem with the attempts of the chosen tables. `human` has the grades that people entered, by response.
+def page(
+    results: Path,
+    problems: str,
+    problem: str,
+    chosen: Sequence[str],
+    human: Mapping[str, Row],
+    most: int | None = MOST,
+) -> ProblemPage:
+    """Return a problem with `most` attempts of each chosen table.
 
-    Raises SettingError for an unknown problem or table.
+    `human` has the grades that people entered, by response. Raises SettingError for an unknown problem or table.
     """
     table, by_name = Table(problems, results), entries(results)
     ids = table.scan().select("problem", "dropped").collect()
@@ -109,36 +120,59 @@ def page(results: Path, problems: str, problem: str, chosen: Sequence[str], huma
         (n for n, e in by_name.items() if n.startswith("schemes/") and e["problems"] == problems), None
     )
     labels = [name for name, entry in by_name.items() if name.startswith("labels/") and entry["problems"] == problems]
+    columns = [_column(results, by_name, name, problem, human, most) for name in shown]
     return ProblemPage(
         problems=problems,
         row=_row(results, problems, problem) or {},
         scheme=_row(results, schemes, problem) if schemes else None,
         schemes=schemes,
-        columns=[_column(results, by_name, name, problem, human) for name in shown],
+        columns=columns,
         tables=tables,
         before=order[place - 1] if place else None,
         after=order[place + 1] if place + 1 < len(order) else None,
         place=place + 1,
         of=len(order),
         labels={name: row for name in labels if (row := _row(results, name, problem)) is not None},
+        strip=list(_strip(results, by_name, tables, problem, columns)),
     )
+
+
+def _strip(
+    results: Path, entries: Mapping[str, Row], tables: Sequence[str], problem: str, shown: Sequence[Column]
+) -> Iterator[tuple[str, str, list[Row]]]:
+    """Yield table, model and attempts of each table; of responses only if they have no grades."""
+    complete = {column.table: column.attempts for column in shown if not column.more}
+    graded = {entries[name].get("responses") for name in tables}
+    for name in tables:
+        if name in complete:
+            rows = [{**each.response, **(each.grade or {})} for each in complete[name]]
+        elif name not in graded:
+            columns = BRIEF_GRADE if name.startswith("grades/") else BRIEF_RESPONSE
+            rows = read_matching(Table(name, results), "problem", [problem], *columns)
+        else:
+            continue
+        responses = entries[entries[name].get("responses", name)]
+        if rows:
+            yield name, responses["model"], sorted(rows, key=lambda row: row["attempt"])
 
 
 def _row(results: Path, name: str, problem: str) -> Row | None:
     return next(iter(Table(name, results).where("problem", problem, 1)), None)
 
 
-def _column(results: Path, entries: Mapping[str, Row], name: str, problem: str, human: Mapping[str, Row]) -> Column:
+def _column(
+    results: Path, entries: Mapping[str, Row], name: str, problem: str, human: Mapping[str, Row], most: int | None
+) -> Column:
     graded = name.startswith("grades/")
     responses = entries[name]["responses"] if graded else name
     verdicts = {row["response"]: row for row in Table(name, results).where("problem", problem)} if graded else {}
     rows = sorted(Table(responses, results).where("problem", problem), key=lambda row: row["attempt"])
-    attempts = [AttemptView(row, verdicts.get(row["response"]), human.get(row["response"])) for row in rows[:MOST]]
+    attempts = [AttemptView(row, verdicts.get(row["response"]), human.get(row["response"])) for row in rows[:most]]
     same = [name for name, entry in entries.items() if name.startswith("grades/") and entry["responses"] == responses]
     scaled = verdicts.values() or (row for each in same for row in Table(each, results).where("problem", problem))
     max_points = max((row["max_points"] for row in scaled if row["max_points"]), default=7)
     grader = entries[name]["grader"] if graded else ""
-    return Column(name, entries[responses]["model"], grader, attempts, max(0, len(rows) - MOST), max_points)
+    return Column(name, entries[responses]["model"], grader, attempts, len(rows) - len(attempts), max_points)
 
 
 # -------------------------------------------------------------------------------------------------------- disagreements

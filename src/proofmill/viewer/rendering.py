@@ -54,6 +54,7 @@ _MARKDOWN = (
 )
 
 
+@lru_cache(maxsize=8192)
 def formula(latex: str, display: bool = False) -> str:
     """Convert a formula to MathML, or return its source if it is invalid."""
     mode = "block" if display else "inline"
@@ -74,12 +75,12 @@ def _clean(element: ElementTree.Element) -> None:
     if name == "mi" and (element.text or "").startswith("\\"):
         raise ValueError(f"{element.text} is an unknown command")
     element.tag = name
-    for attribute in [key for key in element.attrib if key not in ATTRIBUTES]:
+    for attribute in [key for key in element.attrib if key not in ATTRIBUTES or element.get(key) == "inline"]:
         del element.attrib[attribute]
-    if name == "math":
-        element.set("xmlns", _NAMESPACE[1:-1])
     for child in element:
         _clean(child)
+    if name == "math" and len(element) == 1 and element[0].tag == "mrow":  # the row is implied
+        element[:] = element[0]
 
 
 def code(text: str, language: str = "") -> str:
@@ -135,9 +136,78 @@ for _rule in ("math_block", "math_block_eqno", "math_block_label"):
 # `\[...\]`, also over several lines.
 _BRACKETS = re.compile(r"\\\[(.*?)\\\]", re.DOTALL)
 # A line that begins and ends with a formula would be parsed as one block.
-_SEVERAL = re.compile(r"^(\$\$[^$\n]+\$\$[^\n]*\S[^\n]*\$\$[ \t]*)$", re.MULTILINE)
-# A boxed answer is usually outside of formulas.
-_BOXED = re.compile(r"(?<!\\)\\boxed\{[^{}`]*(?:\{[^{}`]*\}[^{}`]*)*\}")
+_SEVERAL = re.compile(r"^(\$\$[^$\n]+\$\$[ \t]*\S[^\n]*\$\$[ \t]*)$", re.MULTILINE)
+# Commands that models also write outside of formulas, by the number of their arguments in braces.
+_COMMANDS = {
+    name: arguments
+    for arguments, names in {
+        2: "frac dfrac tfrac binom dbinom tbinom",
+        1: "boxed fbox sqrt overline underline mathbb mathrm mathbf mathcal pmod vec",
+        0: """le leq ge geq ne neq equiv cdot cdots ldots times div pm mp mid nmid in notin subset cup cap infty pi alpha beta
+        gamma delta theta lambda mu phi omega sum prod to rightarrow Rightarrow implies iff approx sim blacksquare square""",
+    }.items()
+    for name in re.findall(r"\w+", names)
+}
+_COMMAND = re.compile(r"```|`|\$\$?|\\[\[(]|\\begin\{([A-Za-z]+\*?)\}|\\([A-Za-z]+)|\\.", re.DOTALL)
+_CLOSED_BY = {"```": "```", "`": "`", "$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_OPTION = re.compile(r"\[[^\[\]{}\n]{0,20}\]")
+# Parts of a judge's output, as the prompts of this project and of others ask for them.
+_PARTS = (
+    "assessment",
+    "errors",
+    "points",
+    "score",
+    "verdict",
+    "judgement",
+    "evaluation",
+    "summary",
+    "comments",
+    "report",
+)
+_PART = re.compile(rf"<({'|'.join(_PARTS)})>")
+_TAG = re.compile(rf"<points>[^<]*</points>|</?({'|'.join(_PARTS)})>")  # the points are a column of their own
+
+
+def _enclose_commands(source: str) -> str:
+    """Make formulas of the commands outside of formulas and code, with their arguments; in time linear in the text."""
+    if "\\" not in source:
+        return source
+    ends = _pair_braces(source)
+    parts: list[str] = []
+    unclosed = set()
+    start = at = 0
+    while match := _COMMAND.search(source, at):
+        at = match.end()
+        if close := _CLOSED_BY.get(match[0]) or (match[1] and f"\\end{{{match[1]}}}"):
+            end = -1 if close in unclosed else source.find(close, at)
+            if end < 0:
+                unclosed.add(close)
+                if match[0] == "\\(":  # the parser would search for its end to the end of the text, each time
+                    parts, start = [*parts, source[start : match.start()], "\\"], match.start()
+            else:
+                at = end + len(close)
+        elif match[2] in _COMMANDS:
+            if match[2] == "sqrt" and (option := _OPTION.match(source, at)):
+                at = option.end()
+            count = 0
+            while at in ends and count < _COMMANDS[match[2]]:
+                at, count = ends[at], count + 1
+            if count == _COMMANDS[match[2]]:
+                parts += [source[start : match.start()], f"\\({' '.join(source[match.start() : at].split())}\\)"]
+                start = at
+    return "".join([*parts, source[start:]])
+
+
+def _pair_braces(source: str) -> dict[int, int]:
+    """Return the end of each group in braces, by its start."""
+    ends, opened = {}, []
+    for match in _BRACE.finditer(source):
+        if match[0] == "{":
+            opened.append(match.start())
+        elif match[0] == "}" and opened:
+            ends[opened.pop()] = match.end()
+    return ends
 
 
 @lru_cache(maxsize=2048)
@@ -145,14 +215,27 @@ def text(source: str | None) -> str:
     """Render a text as HTML, and keep its line breaks."""
     if not source:
         return '<p class="nothing">nothing</p>'
-    flat = _BRACKETS.sub(lambda match: "$$" + " ".join(match[1].split()) + "$$", source)
-    flat = "\n".join(line if "$" in line else _BOXED.sub(r"$\g<0>$", line) for line in flat.split("\n"))
-    flat = _SEVERAL.sub("\u200b\\1", flat)
-    return _MARKDOWN.render(flat)
+    flat = _enclose_commands(source)
+    flat = _BRACKETS.sub(lambda match: "$$" + " ".join(match[1].split()) + "$$", flat)
+    return _MARKDOWN.render(_SEVERAL.sub("\u200b\\1", flat))
+
+
+def verdict(source: str | None) -> str:
+    """Render a judge's output: the parts between its tags have their names as headings."""
+    source = source or ""
+    parts, start = [], 0
+    for match in _PART.finditer(source):
+        end = source.find(f"</{match[1]}>", match.end()) if match.start() >= start else -1
+        if end >= 0:
+            before, part = source[start : match.start()].strip(), text(source[match.end() : end].strip())
+            parts.append((text(before) if before else "") + f'<div class="part"><h4>{match[1]}</h4>{part}</div>')
+            start = end + len(match[1]) + 3
+    rest = source[start:].strip()
+    return "".join(parts) + (text(rest) if rest or not parts else "")
 
 
 def brief(value: Any, most: int = 200) -> str:
-    """Render the value of a table's cell, escaped and shortened to `most` characters."""
+    """Render the value of a table's cell, shortened to `most` characters, without the tags of a judge's output."""
     if value is None:
         return '<span class="nothing">–</span>'
     if isinstance(value, float):
@@ -161,15 +244,20 @@ def brief(value: Any, most: int = 200) -> str:
         return f"{value:,}" if abs(value) >= 10_000 else str(value)  # a year has no comma
     if isinstance(value, list):
         value = ", ".join(map(str, value))
-    shown = " ".join(str(value).split())
-    if len(shown) > most:
-        return html.escape(f"{shown[:most]}…")
-    return _inline(shown) if "$" in shown or "\\(" in shown else html.escape(shown)
+    shown = " ".join(_TAG.sub(" ", str(value)).split())
+    cut = shown[:most]
+    if len(cut) < len(shown):  # not in a formula
+        last = max(
+            cut.rfind("$") if cut.count("$") % 2 else -1,
+            cut.rfind("\\(") if "\\)" not in cut[cut.rfind("\\(") :] else -1,
+        )
+        cut = f"{cut[:last] if last > most / 2 else cut}…"
+    return _inline(cut) if "$" in cut or "\\" in cut else html.escape(cut)
 
 
 @lru_cache(maxsize=4096)
 def _inline(source: str) -> str:
-    return _MARKDOWN.renderInline(source)
+    return _MARKDOWN.renderInline(_enclose_commands(source))
 
 
 def styles() -> str:

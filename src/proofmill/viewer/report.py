@@ -72,7 +72,7 @@ def write(config: Config, recipe: str, results: Path) -> str:
         edges=recipes.edges(stages),
         facts=_facts(stamps, results),
         scores=list(_scores(made, results)),
-        funnels=list(_funnels(made, stamps, results)),
+        funnels=list(_funnels(made, results)),
         examples=[(name, stamps[name]["counts"]) for name in made if kind_of(name) == "examples"],
         trainings=list(_trainings(made, results)),
         overlaps=list(_overlaps(made, results)),
@@ -111,15 +111,10 @@ def _scores(made: Sequence[str], results: Path) -> Iterator[tuple[str, str, list
             yield name, show_artifact.page_of(table).partition("\n")[2], panels
 
 
-def _funnels(
-    made: Sequence[str], stamps: Mapping[str, Any], results: Path
-) -> Iterator[tuple[str, list[table_pages.Bar]]]:
+def _funnels(made: Sequence[str], results: Path) -> Iterator[tuple[str, list[table_pages.Bar]]]:
     for name in made:
-        if kind_of(name) == "problems":
-            keep = stamps[name]["entry"].get("keep") or []
-            order = [item if isinstance(item, str) else next(iter(item)) for item in keep]
-            if bars := table_pages.funnel(Table(name, results), order):
-                yield name, bars
+        if kind_of(name) == "problems" and (bars := table_pages.funnel(Table(name, results))):
+            yield name, bars
 
 
 def _trainings(made: Sequence[str], results: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -20,6 +20,11 @@ document.addEventListener("keydown", (event) => {
     const next = rows.indexOf(document.activeElement) + (event.key === "j" ? 1 : -1);
     if (rows.length) rows[Math.max(0, Math.min(rows.length - 1, next))].focus();
     else document.querySelector(`a[rel=${event.key === "j" ? "next" : "prev"}]`)?.click();
+  } else if (event.key === "h" || event.key === "l") {
+    const attempts = [...document.querySelectorAll("article[id]")];
+    const here = attempts.findIndex((one) => one.id === decodeURIComponent(location.hash.slice(1)));
+    const next = attempts[event.key === "l" ? here + 1 : Math.max(0, here - 1)];
+    if (next) location.replace(`#${encodeURIComponent(next.id)}`);
   }
 });
 

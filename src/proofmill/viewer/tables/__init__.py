@@ -1,0 +1,1 @@
+"""The parts of pages about rows: queries with limits, histograms, joined texts, comparisons of two models."""
