@@ -95,7 +95,8 @@ def _read_running(table: Table, entry: Mapping[str, Any]) -> Training:
 
 def read_metrics(table: Table) -> Series:
     """Return the logged metrics of a training, `<task>/<role>/<metric>` in self-play, with their logged intervals."""
-    rows = table.scan().filter(pl.col("value").is_finite()).collect().sort("step", maintain_order=True)
+    rows = table.scan().select(pl.exclude("epoch")).collect().filter(pl.col("value").is_finite())
+    rows = rows.sort("step", maintain_order=True)
     parts = [part for part in ("task", "role", "metric") if part in rows.columns]
     rows = rows.select("step", "value", metric=pl.concat_str(parts, separator="/", ignore_nulls=True))
     logged = {str(key[0]): part for key, part in rows.partition_by("metric", as_dict=True, include_key=False).items()}
