@@ -212,18 +212,18 @@ class Pages:
         so_far = table_pages.so_far(table) if has_answers(table.calls) else None
         why = States(self.book_of(), self.results)[table.name].why
         parents = {name: name in entries for name in references.parents(entry)}
-        return self.page(
-            "unmade", title=table.name, table=table, why=why, parents=parents, so_far=so_far, log=last_line(table.log)
-        )
+        about = {"why": why, "parents": parents, "so_far": so_far, "log": last_line(table.log)}
+        return self.page("unmade", title=table.name, table=table, **about)
 
     def export(self, request: Request) -> Response:
         table, settings = self.table(request), table_pages.read_settings(request.query_params)
         form, height = request.path_params["form"], table.height  # raises TableError for a missing table
         if form not in table_pages.FORMS:
             raise SettingError(f"no format `{form}`; expected {' or '.join(table_pages.FORMS)}. Fix the address.")
-        own = settings.where or settings.q
         chosen = replace(settings, sort="", histogram="", page=0)
-        places = self.find(table.name, self.results, chosen, None).places if own else range(height)
+        places = (
+            self.find(table.name, self.results, chosen, None).places if settings.where or settings.q else range(height)
+        )
         name = f"{table.name.replace('/', '-')}.{form}".encode("ascii", "replace").decode()
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return StreamingResponse(table_pages.export(table, places, form), 200, headers, table_pages.FORMS[form])

@@ -109,7 +109,7 @@ def draw(trainings: Sequence[Training], view: View) -> dict[str, Any]:
     known = [name for name in scales[0] if all(name in scale for scale in scales)]
     for key, some, choices in (("metric", view.metrics, [*metrics]), ("x", (view.x,), known)):
         if unknown := [one for one in some if one not in choices]:
-            raise SettingError(f"`{key}` is `{unknown[0]}`; expected one of {among(unknown[0], choices, 40)}")
+            raise SettingError(f"`{key}` is `{unknown[0]}`; expected one of {among(unknown[0], choices)}")
     end = min(view.end, max(scale[view.x][1][-1] for scale in scales))
     tasks = [metric for metric in metrics if metric.partition("/")[2] in SHOWN_OF_TASKS]
     panels = []
