@@ -22,6 +22,7 @@ def addresses(results: Path) -> Iterator[tuple[str, str]]:
     """Yield name and path of each page: those of all recipes, then a page of each kind, of a row and of a problem."""
     yield from {"start": "/", "scores": "/scores", "costs": "/costs", "search": "/search?q=bench"}.items()
     yield from {"recipe": "/recipe/nano", "disagreements": "/disagreements", "missing": "/table/grades/none"}.items()
+    yield from {"models": "/compare", "compare": "/compare?a=grpo/nano&b=sft/rejection"}.items()
     for kind in KINDS:
         made = sorted(results.glob(f"{kind}/*.parquet"), key=lambda path: -path.stat().st_mtime)
         for path in made[:1]:
@@ -31,6 +32,10 @@ def addresses(results: Path) -> Iterator[tuple[str, str]]:
                 yield f"row-{kind}", f"/row/{kind}/{path.stem}/{row[KINDS[kind].key]}"
             if kind == "problems":
                 yield "problem", f"/problem/{kind}/{path.stem}/{row['problem']}"
+            if kind == "grades":
+                yield "filtered", f"/table/{kind}/{path.stem}?where=grade+%3C+3&histogram=grade"
+                yield "fault", f"/table/{kind}/{path.stem}?where=grad+%3C+3"
+                yield "proposals", f"/proposals/{kind}/{path.stem}"
             if kind == "grpo":
                 yield "rollouts", f"/rollouts/{kind}/{path.stem}"
 

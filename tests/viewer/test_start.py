@@ -129,7 +129,7 @@ def test_lost_attempts_are_next_to_the_score_and_lead_to_their_rows(made, client
     assert lost
     for each in lost:
         assert each.address.replace("&", "&amp;") in html
-        matching = re.search(r"of ([\d,]+)</span>", page(client, each.address))
+        matching = re.search(r"of ([\d,]+) that match", page(client, each.address))
         assert matching and int(matching[1]) == each.count, each
         assert f'class="chip {each.sort}"' in part(html, "scores") and f'class="chip {each.sort}"' in part(html, "look")
 

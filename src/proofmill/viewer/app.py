@@ -212,7 +212,7 @@ class Pages:
         so_far = table_pages.so_far(table) if has_answers(table.calls) else None
         why = States(self.book_of(), self.results)[table.name].why
         parents = {name: name in entries for name in references.parents(entry)}
-        about = {"why": why, "parents": parents, "so_far": so_far, "log": last_line(table.log)}
+        about: dict[str, Any] = {"why": why, "parents": parents, "so_far": so_far, "log": last_line(table.log)}
         return self.page("unmade", title=table.name, table=table, **about)
 
     def export(self, request: Request) -> Response:
