@@ -18,8 +18,7 @@
     /compare?a=&b=&on=      two models on a benchmark
     /export/<kind>/<name>/<form>  the rows that match as a file, `csv` or `jsonl`
 
-All styles and scripts are files of this folder. The content security policy forbids any others, so a text that
-escaped the escaping could not run code either.
+All styles and scripts are files here; the policy forbids others, so a text that escaped the escaping cannot run code.
 """
 
 import hashlib
