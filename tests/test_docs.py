@@ -17,12 +17,9 @@ from proofmill.config.config import expand
 PLACEHOLDERS = {
     "TARGET",
     "mine",
-<<<<<<< HEAD
     "first-look",
     "my-recipe",
-=======
     "seeds",
->>>>>>> 68fc990 (Break long lines of pages)
     "own",
     "...",
     "NAME",

@@ -2,8 +2,7 @@
 
     /                       running jobs, scores of the recipe changed last, what needs a look, all recipes
     /recipe/<name>          the map of kinds, all stages, trainings, tables and costs
-    /scores                 boards of all scores, claims
-    /costs                  the budget; compute, calls, tokens and dollars by recipe, kind and model
+    /scores, /costs         boards of all scores, claims; the budget; what recipes, kinds and models cost
     /search?q=<text>        artifacts by name; problems by id and statement
     /live?page=<path>&keys=<block>,...  blocks of a page, for its script
     /table/<kind>/<name>    rows, filtered, sorted, paged; histogram, funnel
