@@ -95,7 +95,9 @@ def test_artifact_is_shown_with_its_place(small, monkeypatch, capsys):
     """Facts, and where it lies; of one that was never made, that."""
     said = shown(monkeypatch, capsys, small, "responses/cold").splitlines()
     assert said[0].startswith("responses/cold: 24 rows, ") and said[-1].startswith("1 of 1 tables are in ")
-    assert shown(monkeypatch, capsys, small, "grades/none").splitlines()[-1].startswith("Not built yet: grades/none")
+    assert (
+        shown(monkeypatch, capsys, small, "grades/round-2").splitlines()[-1].startswith("Not built yet: grades/round-2")
+    )
 
 
 def test_rows_of_a_recipe_are_refused(small, monkeypatch):

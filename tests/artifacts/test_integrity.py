@@ -178,7 +178,7 @@ def test_table_from_before_checksums_is_said_to_be_one(own, check):
 def test_name_of_which_there_is_nothing_is_refused(own, check, tmp_path):
     """A name that was never made, and a folder without results, are mistakes of the command line."""
     code, _, _ = check("problems/trian")
-    assert str(code).startswith("SettingError: problems/trian: ") and "Did you mean `problems/train`?" in code
+    assert str(code).startswith("SettingError: problems/trian: ") and "Did you mean `problems/train`" in code
     with pytest.raises(SettingError, match="has no tables"):
         list(find_damage([], tmp_path / "absent"))
 

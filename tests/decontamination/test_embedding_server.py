@@ -198,7 +198,7 @@ def test_plan_counts_requests_and_the_budget_holds(mill, tmp_path, monkeypatch):
     entries = tables(tmp_path, train=TRAIN, bench=bench) | {"api/vectors": API}
     config = mill({**entries, "overlaps/o": {"problems": ["problems/train"], "against": ["problems/bench"], **ENTRY}})
     stage = RunPlan(config.config, "overlaps/o", config.results).stages["overlaps/o"]
-    assert not stage.exact and stage.calls is None
+    assert not stage.exact and 10 < stage.calls < 40
     config.make("problems/train", "problems/bench")
     with vector_server(monkeypatch) as served:
         plan = RunPlan(config.config, "overlaps/o", config.results)

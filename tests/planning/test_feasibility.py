@@ -577,7 +577,7 @@ def test_command_says_no_by_its_exit_code(monkeypatch, capsys):
     assert "  grpo: {gpu: 8, launch: python -m proofmill.runtime.cluster.launching fsdp2, engine: vllm}\n" in said
     assert "if the mean length of texts is 0.33 of the maximum" in said
     assert json.loads(run("gsm8k-length", "--machine", "H100", "--json"))["fits"] is True
-    with pytest.raises(SystemExit, match="--mean-length 2; expected a share"):
+    with pytest.raises(SystemExit, match="--mean-length 2: is not such a share; expected one above 0"):
         run("nano", "--machine", "H100", "--mean-length", "2")
     with pytest.raises(SystemExit, match="--machine 8xG200: no such machine"):
         run("nano", "--machine", "8xG200")
