@@ -35,6 +35,7 @@ WAYS, ATTEMPTS, REWARDS = "scores/claims-ways-seeds", "scores/claims-attempts-se
 SCORES = (WAYS, ATTEMPTS, REWARDS)
 AUDIT_GRADE, AUDIT_GAP = "audit/grade", "audit/gap"  # metrics of a training
 EARLIER = seeds.FOLDER / "claims-of-three-seeds.csv"  # outcomes by the earlier rule: p over problems, seeds pooled
+TAUGHT = "scores/smol-taught-seeds"  # of a section of its own
 SILENT = "frac_reward_zero_std"  # share of the groups without a signal
 GAP = 0.1  # share of the points: a judge this far above the checker has drifted from it
 COLORS = {"shown": "C0", "refuted": "C3"}
@@ -101,7 +102,7 @@ def list_claims(results: Results) -> Iterator[str]:
 
 def list_smol_claims(results: Results) -> Iterator[str]:
     """Yield the claims about a language model, and pass@k before and after GRPO."""
-    names = [name for name in results.settled if name.startswith("scores/smol")]
+    names = [name for name in results.settled if name.startswith("scores/smol") and name != TAUGHT]
     if claims := results.claims(*names):
         yield f"Seeds {', '.join(map(str, results.seeds(names[0])))}, code {' and '.join(results.commits[SMOL])}."
         yield from ("", *_claim_rows(claims), "")
@@ -287,7 +288,7 @@ BLOCKS: dict[str, Callable[[Results], Iterator[str]]] = {
     "dodge": list_unscored("grpo/dodge-drop", "grpo/dodge-zero"),
     "staleness": list_claims_of("scores/claims-staleness-seeds"),
     "taught": list_claims_of("scores/claims-taught-seeds"),
-    "smol-taught": list_claims_of("scores/smol-taught-seeds"),
+    "smol-taught": list_claims_of(TAUGHT),
     "idle": list_claims_of("scores/claims-idle-seeds"),
     "idle-groups": list_idle,
     "taught-tuning": list_tuning("scores/taught-tuning-seeds"),
