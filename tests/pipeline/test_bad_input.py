@@ -396,10 +396,10 @@ def test_snakemake_shows_mistakes_of_the_configuration(tmp_path, config, said):
 @pytest.mark.pipeline
 def test_snakemake_shows_the_message_of_a_failed_job(tmp_path):
     """A job that stops with a message stops the run with exit code 1 and that message; what others made stays."""
-    (tmp_path / "a.jsonl").write_text('{"question": "Why?"}\n')
+    (tmp_path / "a.jsonl").write_text('{"statement": "Why?"}\n{"question": "Why?"}\n')
     bad = f"problems/bad: {{source: table, path: {tmp_path}/a.jsonl}}"
     project = Project(tmp_path / "project", f"r:\n  {ONE}\n  {bad}\n")
     done = project.snakemake()
     assert (done.returncode, "Traceback" in done.stdout) == (1, False), done.stdout
-    assert "TableError: " in done.stdout and "a.jsonl:1" in done.stdout
+    assert "TableError: " in done.stdout and "a.jsonl:2" in done.stdout
     assert [path.name for path in project.results.rglob("*.parquet") if "archive" not in path.parts] == ["x.parquet"]

@@ -84,7 +84,7 @@ def test_target_that_cannot_be_made_says_why(two, target, said):
 
 def test_what_stopped_is_said_last(tmp_path):
     """The last words of a job that failed, and where all of them are, come once more at the end."""
-    (tmp_path / "a.jsonl").write_text('{"question": "Why?"}\n')
+    (tmp_path / "a.jsonl").write_text('{"statement": "Why?"}\n{"question": "Why?"}\n')
     project = Project(tmp_path / "project", f"r:\n  problems/bad: {{source: table, path: {tmp_path}/a.jsonl}}\n")
     code, said = typed(project, "r")
     (line,) = [line for line in said.splitlines() if line.startswith("problems/bad failed: ")]
