@@ -183,12 +183,15 @@ def test_numbers_of_nano_lead_to_forum_threads(nano):
 
 @pytest.mark.browser
 def test_viewer_shows_nano_from_its_graph_to_a_rollout(nano):
-    """A real browser on the full run: the graph, a problem with two models, curves, a step of rollouts."""
+    """A real browser on the full run: all stages, a problem with two models, curves, a step of rollouts."""
     stages = len(artifacts(nano))
     problem = nano.table("problems/bench").rows("problem")[0]["problem"]
     with viewing(nano.folder, *nano.overlay) as address, chromium() as browser, page_of(browser) as page:
         page.goto(address)
-        assert page.locator("g.box.done").count() == page.locator("g.box").count() == stages
+        page.click("a[href='/recipe/nano'] >> nth=0")
+        page.wait_for_url("**/recipe/nano")
+        assert page.locator(".lanes a").count() == stages
+        assert page.locator(".lanes a[class]").count() == 0  # a class names a state other than done
         graded = ["grades/sft-cold@bench@greedy", "grades/grpo-nano@bench@greedy"]
         shown = "&".join(f"show={name}" for name in graded)
         opened(page, address, f"/problem/problems/bench/{problem}?{shown}")
@@ -197,8 +200,8 @@ def test_viewer_shows_nano_from_its_graph_to_a_rollout(nano):
         assert page.locator(".scheme tr").count() > 1
         pictured(page, "nano-problem")
         opened(page, address, "/table/grpo/nano")
-        assert page.locator("img.curves").evaluate("i => i.naturalWidth") > 100
-        page.click("text=Rollouts by step")
+        assert page.locator(".panel[data-metric] svg path").count() > 3
+        page.click("#rolled")
         assert "step 4 of 4" in page.locator(".paging").inner_text()
         pressed(page, "k")
         page.wait_for_url("**step=3")
