@@ -101,7 +101,7 @@ def planned(folder: Path, page: str, *options: str) -> str:
     """Return the plan of the first YAML block of a page, with the files that it names."""
     (block,) = re.findall(r"^```yaml\n(?=\S+:\n  problems/mine)(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (folder / "config.yaml").write_text(block.replace("<40 hex digits>", f'"{"0" * 40}"'), encoding="utf-8")
-    row = {"statement": "What is 1 + 1?", "answer": "2", "guidelines": "7 points for a proof"}
+    row = {"statement": "What is 1 + 1?", "answer": "2", "solution": "It is 2."}
     (folder / "problems.jsonl").write_text(f"{json.dumps(row)}\n" * 60, encoding="utf-8")
     messages = [{"role": "user", "content": "1 + 1"}, {"role": "assistant", "content": "2"}]
     (folder / "chat.jsonl").write_text(json.dumps({"messages": messages}) + "\n", encoding="utf-8")
@@ -136,5 +136,5 @@ def test_costs_of_judges_are_those_of_the_plan(tmp_path):
     assert len(rows) == 6
     for judge, grades, total in rows:
         text = planned(tmp_path, page.replace("id: deepseek-v4-pro", f"id: {judge}"))
-        assert re.search(rf"^grades/\S+ .*\${re.escape(grades)} ", text, re.MULTILINE), (judge, text)
+        assert re.search(rf"^grades/\S+ .*\${re.escape(grades)}\b", text, re.MULTILINE), (judge, text)
         assert re.search(rf"tokens, \${re.escape(total)}$", text, re.MULTILINE), (judge, text)

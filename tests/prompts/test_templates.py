@@ -114,6 +114,10 @@ scale: [0, 7]
         ),
         ("---\nneeds: [a]\nverdict: [points]\nscale: [1]\n---\nx", "`verdict` is ['points']; expected points, score"),
         ("---\nneeds: [a]\nverdict: points\n---\nx", "`verdict` and `scale` go together"),
+        (
+            "---\nneeds: []\n---\n{% include 'rules.md' %}",
+            "its text includes `rules.md`; expected one file with the full text",
+        ),
         ("---\nneeds: [a]\n---\n{{ a }} {{ b }}", "it shows `b`, which is in neither `needs` nor `optional`"),
         ("---\nneeds: [a]\n---\n\n{{ a", "line 1 of its text is no template"),
         ("---\nneeds: [a]\n---\n{{ a | shout }}", "line 1 of its text is no template (No filter named 'shout'"),

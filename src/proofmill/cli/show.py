@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _selects_rows(options: argparse.Namespace) -> bool:
     """Return whether an option asks for rows."""
-    return bool(options.row or options.where or options.columns or options.rows is not None)
+    return bool(options.columns) or any(x is not None for x in (options.row, options.where, options.rows))
 
 
 def _show_one(options: argparse.Namespace) -> None:
@@ -69,7 +69,7 @@ def _show_one(options: argparse.Namespace) -> None:
     elif rows is None:
         facts = show_artifact.facts(table) if table.path.exists() else ()
         print("\n".join([*facts, *list_outputs([table.name], options.results)]))
-    elif options.row:
+    elif options.row is not None:
         print("\n".join(show_artifact.as_page(rows.to_dicts()[0])))
     else:
         print(show_artifact.as_table(rows))

@@ -7,7 +7,7 @@ from typing import Any
 
 from proofmill.calls import prices
 from proofmill.config.lists import LISTS
-from proofmill.config.source_paths import row_fault
+from proofmill.config.source_paths import lacks_column, row_fault
 from proofmill.graders import escalation
 from proofmill.metrics import averages, budgets, claims, kernels, published
 from proofmill.metrics.metrics import kernel_of
@@ -16,6 +16,7 @@ from proofmill.public_data import registry
 from proofmill.scaffolds import scaffolds
 from proofmill.schema import registry_items
 from proofmill.schema.context import Context
+from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.fields import Ref
 from proofmill.schema.kinds import ENTRY_TYPES, KINDS, list_accepted
 from proofmill.schema.names import kind_of, parse_seed, without_seed
@@ -60,6 +61,25 @@ def check(where: str, entry: Any, entries: Mapping[str, Any], declared: Mapping[
     yield from (f"{where}: {fault}" for fault in entry.faults(_context(entries)))
     if fault := row_fault(entry):
         yield f"{where}: {fault}"
+    yield from (f"{where}: {fault}" for fault in _solution_faults(entry, entries))
+
+
+def _solution_faults(entry: Any, entries: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each table of problems without solutions whose attempts a grader with `show-reference` would grade."""
+    attempted = entries.get(getattr(entry, "responses", None), entry)
+    tables = getattr(attempted, "problems", None) or []
+    graders = [*entry.graders(), *[(getattr(entry, "grader", None), None)] * isinstance(entry, Scores)]
+    shown = any(
+        entries[name].show_reference for name, _ in graders if kind_of(str(name)) == "grader" and name in entries
+    )
+    for name in ([tables] if isinstance(tables, str) else tables) if shown else ():
+        while "/" in str(getattr(entries.get(name), "source", "")):
+            name = entries[name].source
+        if lacks_column(entries.get(name), "solution"):
+            yield (
+                f"its grader has `show-reference: true`, and {entries[name].path} has no column for the solution of {name}; "
+                "expected one. Set `columns: {solution: <your column>}` there, or remove `show-reference`."
+            )
 
 
 def _context(entries: Mapping[str, Any]) -> Context:

@@ -11,6 +11,7 @@ from proofmill.schema.entries.response_entries import Examples
 from proofmill.schema.errors import SettingError, TableError
 from proofmill.schema.references import origin_of, value_of
 from proofmill.sources import conversations, files, record_fields
+from proofmill.sources.file_formats import Record
 from proofmill.sources.loaders import SOURCES
 
 
@@ -48,14 +49,32 @@ def read_known_digests(address: str) -> dict[str, str]:
     }
 
 
+def _first_record(entry: Any) -> Record | None:
+    """Return the first record of the local file that an entry reads; None without one. Raises TableError if invalid."""
+    path = getattr(entry, "path", None) if isinstance(entry, Problems | Schemes | Examples) else None
+    file = None if not path or is_public(path) else local_path(path)
+    if file is None or not file.is_file() or file.suffix.lower() not in files.READERS:
+        return None
+    return next(files.read(file))
+
+
+def lacks_column(entry: Any, column: str) -> bool:
+    """Return whether problems come from a local table that has no column for one of ours, mapped or of its name."""
+    if getattr(entry, "source", None) != "table" or column in entry.columns:
+        return False
+    try:
+        first = _first_record(entry)
+    except (SettingError, TableError):  # reported where the file is read
+        return False
+    return first is not None and column not in first[1]
+
+
 def row_fault(entry: Any) -> str | None:
     """Return the fault in the first row of a local file that an entry reads, such as a misnamed column; else None."""
-    path = getattr(entry, "path", None) if isinstance(entry, Problems | Schemes | Examples) else None
     try:
-        file = None if not path or is_public(path) else local_path(path)
-        if file is None or not file.is_file() or file.suffix.lower() not in files.READERS:
+        if (first := _first_record(entry)) is None:
             return None
-        where, record = next(files.read(file))
+        where, record = first
         if isinstance(entry, Examples):
             conversations.read(where, record, entry.columns)
             return None

@@ -130,11 +130,12 @@ def _sums(plan: Any) -> Iterator[str]:
         yield f"{_calls(total)}: {total.tokens.format('{:,.0f}')} tokens, {total.dollars.format('${:,.2f}')}"
     stages = [stage for stage in plan.stages.values() if stage.state == "make"]
     hours = sum(stage.seconds * stage.gpus for stage in stages if stage.gpus) / 3600
-    unknown = sum(stage.gpus is None for stage in stages if kind_of(stage.name) in (*list_trained(), "responses"))
+    entries = plan.config.entries
+    unknown = sum(stage.gpus is None for stage in stages if _loads_weights(stage.name, entries[stage.name]))
     if hours:
         yield f"{hours:,.2f} GPU-hours in the last runs"
     if unknown:
-        yield f"GPU-hours are unknown for {unknown} stages that never ran"
+        yield f"GPU-hours are unknown for {unknown} stage{'s' * (unknown > 1)} that never ran"
     spent, most = budget.sum_costs(plan.results / "calls"), plan.config.budget
     if most is None:
         yield f"${spent:,.2f} spent so far; no budget is set"
@@ -142,6 +143,13 @@ def _sums(plan: Any) -> Iterator[str]:
         yield f"${spent:,.2f} spent so far of a budget of ${most:,.2f}"
         if total.dollars.value is not None and spent + total.dollars.high > most:
             yield f"the budget may be too low by up to ${spent + total.dollars.high - most:,.2f}"
+
+
+def _loads_weights(name: str, entry: Any) -> bool:
+    """Return whether a stage trains a model, or samples one that is an artifact."""
+    return kind_of(name) in list_trained() or (
+        kind_of(name) == "responses" and "/" in entry.model and kind_of(entry.model) != "api"
+    )
 
 
 def _connections(plan: Any) -> Iterator[str]:

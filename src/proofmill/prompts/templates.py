@@ -337,12 +337,15 @@ def _all(value: Any, *kinds: type) -> bool:
 def _body_faults(body: str, settings: Mapping[str, Any]) -> list[str]:
     """Return the faults of the text: invalid Jinja, and fields that the header does not name."""
     try:
-        names = meta.find_undeclared_variables(_JINJA.parse(body))
+        names = meta.find_undeclared_variables(tree := _JINJA.parse(body))
+        others = [short(other or "another file") for other in meta.find_referenced_templates(tree)]
         _JINJA.from_string(body)
     except TemplateSyntaxError as error:
         return [f"line {error.lineno} of its text is no template ({short(error.message or '')}); expected Jinja"]
     except (SyntaxError, *_FAULTS) as error:
         return [f"its text is no template ({type(error).__name__}: {short(str(error))}); expected Jinja"]
+    if others:
+        return [f"its text includes `{others[0]}`; expected one file with the full text. Copy that text into it"]
     lists: list[Any] = [settings.get(key) for key in ("needs", "optional")]
     named = {name for some in lists if _all(some, str) for name in some}
     return [
