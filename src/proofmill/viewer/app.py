@@ -340,8 +340,8 @@ class Pages:
         name = request.path_params["name"]
         if name not in ASSETS:
             return PlainTextResponse("404", 404)
-        text = (HERE / "assets" / name).read_text(encoding="utf-8")
-        return Response(text + (rendering.styles() if name == "style.css" else ""), media_type=ASSETS[name])
+        text = rendering.read_styles() if name == "style.css" else (HERE / "assets" / name).read_text(encoding="utf-8")
+        return Response(text, media_type=ASSETS[name])
 
 
 def _format_time(moment: float) -> str:

@@ -7,6 +7,7 @@ text. Of the converter's output, only elements and attributes that lay out formu
 import html
 import re
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -260,8 +261,8 @@ def _inline(source: str) -> str:
     return _MARKDOWN.renderInline(_enclose_commands(source))
 
 
-def styles() -> str:
-    """Return the CSS of highlighted code, for light and dark."""
-    light = HtmlFormatter(style="default", cssclass="code").get_style_defs(".code")
-    dark = HtmlFormatter(style="github-dark", cssclass="code").get_style_defs(".code")
-    return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
+def read_styles() -> str:
+    """Return style.css without comments, and without spaces that have no meaning."""
+    text = (Path(__file__).parent / "assets/style.css").read_text(encoding="utf-8")
+    text = re.sub(r"\s*([{};])\s*", r"\1", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
+    return re.sub(r"([:,]) +", r"\1", text)

@@ -78,7 +78,7 @@ def write(config: Config, recipe: str, results: Path) -> str:
         overlaps=list(_overlaps(made, results)),
         samples=list(_samples(made, stamps, results)),
         settings=_settings(made, stamps),
-        style=Markup((HERE / "assets/style.css").read_text(encoding="utf-8") + rendering.styles()),
+        style=Markup(rendering.read_styles()),
     )
 
 
