@@ -179,11 +179,11 @@ class Grpo(Entry):
 
     @property
     def evaluated_by(self) -> tuple[str, str | None, str | None]:
-        """The grader of the evaluations, with its rubric and the table of grading schemes."""
-        schemes = self.evaluate_schemes or self.schemes
+        """The grader of the evaluations, with its rubric and the table of grading schemes; a program needs none."""
+        grader, prompt = self.grader, self.grader_prompt
         if self.evaluate_grader:
-            return self.evaluate_grader, self.evaluate_prompt, schemes
-        return self.grader, self.grader_prompt, schemes
+            grader, prompt = self.evaluate_grader, self.evaluate_prompt
+        return grader, prompt, self.evaluate_schemes or (self.schemes if "/" in grader else None)
 
     def graders(self) -> list[tuple[str, str | None]]:
         """Return the graders called in training: reward, preference (not reward models), audit and evaluation."""
