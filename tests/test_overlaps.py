@@ -57,7 +57,7 @@ def test_evidence_has_both_rows_method_and_span(mill, tmp_path):
         ("problems/bench", "x", "problems/train")
     }
     assert "lily pads" in rows["b", "ngram"]["span"] and "teacher" not in rows["b", "ngram"]["span"]
-    assert table.stamp["counts"] == {"rows": 3, "exact": 1, "ngram": 2, "minhash": 2}
+    assert table.stamp["counts"] == {"searched": 3, "exact": 1, "ngram": 2, "minhash": 2}
 
 
 def test_each_pair_is_reported_once(mill, tmp_path):
@@ -93,7 +93,7 @@ def test_table_without_overlaps_is_empty(mill, tmp_path):
     """Without overlaps the table is empty, which is not an error."""
     entries = tables(tmp_path, train=[("a", LONG)], bench=[("x", OTHER)])
     table = find_overlaps(mill, entries, problems=["problems/train"], against=["problems/bench"])
-    assert table.rows() == [] and table.stamp["counts"] == {"rows": 1}
+    assert table.rows() == [] and table.stamp["counts"] == {"searched": 1}
 
 
 def test_every_row_of_a_cluster_has_evidence(mill, tmp_path):
@@ -154,7 +154,7 @@ def test_judge_finds_only_rewordings_of_the_same_problem(mill, tmp_path):
     assert [(row["problem"], row["reason"]) for row in table.rows() if row["method"] == "exact"] == [("copy", "ok")]
     (span,) = {row["span"] for row in table.rows() if row["problem"] == "steps"}
     assert span == " ".join(TRAIN[-1][1].split())
-    assert table.stamp["counts"] == {"rows": 5, "exact": 1, "judged": table.stamp["counts"]["judged"], "judge": 3}
+    assert table.stamp["counts"] == {"searched": 5, "exact": 1, "judged": table.stamp["counts"]["judged"], "judge": 3}
     assert table.stamp["cost"] == 0 and table.stamp["failures"] == 0
 
 
@@ -179,7 +179,7 @@ def test_pair_outside_the_family_is_undecided(mill, tmp_path):
     strange = f"Would you kindly show that {POWERS.formula} leaves nothing when divided by 5?"
     table = judged(mill, tmp_path, train=[("strange", strange)], parse_retries=1).make("overlaps/o")
     assert by_judge(table) == {("strange", "powers"): "no-verdict"}
-    assert table.stamp["counts"] == {"rows": 1, "judged": 1, "no-verdict": 1}
+    assert table.stamp["counts"] == {"searched": 1, "judged": 1, "no-verdict": 1}
 
 
 def saying(texts=None, fault=None):

@@ -133,9 +133,9 @@ def _evidence(entry: Overlaps, job: Job, counts: Counter[str], vectors: Iterator
     """Yield the rows of all methods except `judge`, and fill `counts` along the way."""
     search = Search(entry, job, vectors)
     reported = Seen()  # pairs that the search can find from either side
-    counts["rows"] = 0
+    counts["searched"] = 0
     for batch in search.batches():
-        counts["rows"] += len(batch.ids)
+        counts["searched"] += len(batch.ids)
         for match in batch.findings:
             id = batch.ids[match.row]
             pair = _sort_pair(batch.table, id, match.id)

@@ -85,6 +85,12 @@ def rows(
         if row is not None:
             frame = frame.filter(_is_row(table, row))
         places = places_of(table, where or "", frame).to_list()[: most if row is None else 2]
+    if (
+        row is not None
+        and len(places) > 1
+        and (exact := places_of(table, "", frame.filter(_has_id(table, row))).to_list())
+    ):
+        places = exact  # one id may begin with another
     frame_rows = at(table, places, list(dict.fromkeys([key, *columns])) if columns else names)
     if row is not None and frame_rows.height != 1:
         fault = (
@@ -132,6 +138,11 @@ def _is_row(table: Table, row: str) -> pl.Expr:
     if not row.isdecimal():
         raise SettingError(f"{table.name} --row {row}: is not a row number; expected one from 0 to {table.height - 1}.")
     return pl.col(NUMBER) == int(row)
+
+
+def _has_id(table: Table, row: str) -> pl.Expr:
+    """Return the condition for a row with exactly this id."""
+    return pl.col(id_column(table)) == row
 
 
 def require_columns(table: Table, columns: Sequence[str], names: Sequence[str]) -> None:

@@ -24,6 +24,7 @@ def run(options: argparse.Namespace) -> None:
     if options.here and "config.yaml" in written and kept:
         print("If config.yaml does not fit the files that were kept, change it: `proofmill plan` names what differs.")
     print(
-        f"{options.folder or 'This folder'}: {len(written)} files were written. Run "
+        f"{options.folder or 'This folder'}: {len(written)} files were written: "
+        f"{', '.join(name for name in written if not name.startswith('profiles/'))} and profiles/. Run "
         f"{'' if options.here else f'`cd {options.folder}`, then '}`proofmill plan` and `snakemake`."
     )

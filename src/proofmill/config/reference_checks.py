@@ -66,7 +66,7 @@ def check(where: str, entry: Any, entries: Mapping[str, Any], declared: Mapping[
 
 def _solution_faults(entry: Any, entries: Mapping[str, Any]) -> Iterator[str]:
     """Yield each table of problems without solutions whose attempts a grader with `show-reference` would grade."""
-    attempted = entries.get(getattr(entry, "responses", None), entry)
+    attempted = entries.get(getattr(entry, "responses", None) or "", entry)
     tables = getattr(attempted, "problems", None) or []
     graders = [*entry.graders(), *[(getattr(entry, "grader", None), None)] * isinstance(entry, Scores)]
     shown = any(

@@ -20,6 +20,7 @@ from typing import Any
 from proofmill.decontamination.alike import Alike
 from proofmill.decontamination.similarity import Overlap, shingles
 from proofmill.rewards import format_checks
+from proofmill.schema.ids import digest
 from proofmill.schema.reasons import Reason
 from proofmill.schema.registry_items import Named, split, within
 from proofmill.text import statements
@@ -197,6 +198,13 @@ def _origin(row: Row, texts: list[str]) -> str | None:
     )
 
 
+def _statement_share(row: Row, bounds: list) -> str | None:
+    """Keep a share of all statements. Equal statements fall together, so shares that do not overlap share no problem."""
+    place = int(digest("share", statements.normal(row["statement"] or "")), 16) / 2**64
+    low, high = (0.0 if bounds[0] is None else bounds[0]), (1.0 if bounds[1] is None else bounds[1])
+    return None if low <= place < high else f"at {place:.3f} of 1"
+
+
 class NotDuplicate:
     """Rejects a statement equal to that of an earlier kept row, up to LaTeX spelling, punctuation and case."""
 
@@ -354,6 +362,11 @@ FILTERS: dict[str, Named] = {
         needs="labels",
     ),
     "difficulty": Named(_difficulty, "label `difficulty`, from 1 to 10", "bounds", needs="labels"),
+    "statement-share": Named(
+        _statement_share,
+        "a share of the statements, drawn by their digest: `[0, 0.9]` for training, `[0.9, 1]` held out",
+        "bounds",
+    ),
     "first": Named(First, "the first rows that pass the other filters, at most this number", "count"),
     "pass-rate": Named(
         _pass_rate, "mean grade as a share of all points; both bounds are strict", "bounds", needs="grades"

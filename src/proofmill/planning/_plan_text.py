@@ -7,6 +7,7 @@ from datetime import date
 from typing import Any
 
 from proofmill.calls import budget, prices
+from proofmill.planning._power import warn_of_shared_rows
 from proofmill.planning.data import format_total
 from proofmill.public_data import registry
 from proofmill.runtime.progress import clock
@@ -124,6 +125,7 @@ def _sums(plan: Any) -> Iterator[str]:
     """Yield the totals, and the cost against the budget."""
     states = [stage.state for stage in plan.stages.values()]
     yield ""
+    yield from warn_of_shared_rows(plan.config, plan.stages)
     yield f"{states.count('make')} to make, {states.count('restore')} to restore, {states.count('done')} done"
     total = plan.totals
     if total.calls or total.unknown:

@@ -2,26 +2,32 @@
 
 - `scores`: the smallest difference between two models that a benchmark can detect.
 - `grpo`: the share of groups that start without a learning signal (estimation/idle.py).
+- `scores` of models that are trained on the problems of the benchmark say little; this is a warning.
 
 The variance of grades is that of an existing table of the same problems, of any model; without one, the largest possible.
 Differences between problems are not assumed to cancel between two models, so forecasts are conservative.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from proofmill.artifacts.tables import Table
+from proofmill.config.config import Config
 from proofmill.estimation import idle
 from proofmill.graders.escalation import grader_of, max_points
 from proofmill.metrics import estimates
 from proofmill.metrics.estimates import Variance
 from proofmill.metrics.metrics import split_variance
+from proofmill.schema import references
 from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.entries.response_entries import Grades
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import GIVEN_RESPONSES
 from proofmill.schema.names import kind_of
+
+ATTEMPTED = ("examples", "responses", "grpo")  # kinds whose `problems` are trained on
 
 
 def forecasts(entry: Any, plan: Any) -> Iterator[str]:
@@ -30,6 +36,42 @@ def forecasts(entry: Any, plan: Any) -> Iterator[str]:
         yield from _forecast_differences(entry, plan)
     if isinstance(entry, Grpo) and not entry.teacher:  # who gives every group a signal
         yield from _forecast_idle_groups(entry, plan)
+
+
+def warn_of_shared_rows(config: Config, names: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence for each benchmark that is read from the same rows as problems that a scored model is trained on.
+
+    Tables with the filter `statement-share`, or one decontaminated from the other, are taken to be disjoint.
+    """
+    entries, pairs = config.entries, dict[tuple[str, str], str]()
+    for score in (entries[name] for name in names if kind_of(name) == "scores"):
+        for responses in (entries[entries[grades].responses] for grades in score.grades):
+            if "/" in responses.model and kind_of(responses.model) != "api":
+                line = (responses.model, *references.ancestors(entries, responses.model))
+                read = (getattr(entries[name], "problems", None) for name in line if kind_of(name) in ATTEMPTED)
+                trained = dict.fromkeys(name for name in read if name)
+                pairs |= {(responses.problems, other): responses.model for other in trained}
+    for (bench, other), model in pairs.items():
+        chains = [_chain(entries, bench), _chain(entries, other)]
+        some = [entries[name] for chain in chains for name in chain]
+        divided = any("statement-share" in item for entry in some for item in entry.keep)
+        cleaned = {name for entry in some for name in entry.decontaminate} & {
+            name for chain in chains for name in chain
+        }
+        roots = [replace(entries[chain[-1]], keep=[]) for chain in chains]
+        if roots[0] == roots[1] and not divided and not cleaned:
+            yield (
+                f"{bench} scores {model}, which is trained on {other}, from the same rows; expected other problems. Divide them "
+                f"by the filter `statement-share`, or set `decontaminate: [{bench}]` in {other}"
+            )
+
+
+def _chain(entries: Mapping[str, Any], name: str) -> list[str]:
+    """Return a table of problems, the table that it is made from, and so on."""
+    chain = [name]
+    while "/" in entries[chain[-1]].source:
+        chain.append(entries[chain[-1]].source)
+    return chain
 
 
 def _forecast_idle_groups(entry: Grpo, plan: Any) -> Iterator[str]:
