@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from mill import Mill
 from proofmill import __main__ as command
 from proofmill.analysis import show_artifact
 from proofmill.artifacts.checked_parquet import CheckedParquet
@@ -55,6 +56,18 @@ def test_row_is_found_by_the_beginning_of_its_id(small):
     assert row == first
     (step,) = show_artifact.rows(small.table("sft/cold"), "2").to_dicts()
     assert step == {"number": 2, **small.table("sft/cold").rows()[2]}
+
+
+def test_exact_id_is_found_among_longer_ones(tmp_path):
+    """`t20` is a row although `t200` begins with it."""
+    rows = "".join(f'{{"nr": "t{number}", "q": "What is {number}?"}}\n' for number in (2, 20, 200))
+    (tmp_path / "p.jsonl").write_text(rows)
+    entry = {"source": "table", "path": str(tmp_path / "p.jsonl"), "columns": {"problem": "nr", "statement": "q"}}
+    table = Mill(tmp_path / "results", **{"problems/p": entry}).make("problems/p")
+    (row,) = show_artifact.rows(table, "t20").to_dicts()
+    assert row["problem"] == "t20"
+    with pytest.raises(SettingError, match="several rows have this prefix"):
+        show_artifact.rows(table, "t")
 
 
 @pytest.mark.parametrize(

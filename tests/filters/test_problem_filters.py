@@ -56,6 +56,7 @@ def refused(item, **changed) -> str | None:
         {"origin": ["isl", "imo"]},
         "not-duplicate",
         {"not-near-duplicate": 0.8},
+        {"statement-share": [0, 1]},
         *sorted(NEEDS_LABELS - {"difficulty"}),
         {"difficulty": [4, 4]},
         {"pass-rate": [0, 1]},
@@ -311,3 +312,18 @@ def test_logic_steps_are_the_lines_before_the_answer(solution, stays):
 def test_problem_needs_a_scheme_that_was_not_refused(scheme, evidence):
     """The evidence says whether there is no row, no text, or a refused one."""
     assert FILTERS["has-scheme"].apply({"scheme": scheme}) == evidence
+
+
+def test_shares_of_statements_divide_them():
+    """Each statement is in exactly one of two shares, equal ones in the same, and the parts have about those sizes."""
+    statements = [f"Find the sum of {number} and ${number % 7}^2$." for number in range(2_000)]
+
+    def kept(low, high) -> set[str]:
+        return {one for one in statements if refused({"statement-share": [low, high]}, statement=one) is None}
+
+    training, held_out = kept(None, 0.9), kept(0.9, None)
+    assert training | held_out == {*statements} and not training & held_out
+    assert 150 < len(held_out) < 250
+    spelled = [one.replace(".", "").replace("Find", "find") for one in held_out]
+    assert all(refused({"statement-share": [0.9, 1]}, statement=one) is None for one in spelled)
+    assert re.fullmatch(r"at 0\.\d{3} of 1", refused({"statement-share": [0.9, 1]}, statement=min(training)))

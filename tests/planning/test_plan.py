@@ -19,6 +19,7 @@ from proofmill.config.config import expand
 from proofmill.metrics import estimates, metrics
 from proofmill.planning import plan
 from proofmill.planning._expected_costs import Range, predict, read_outputs
+from proofmill.planning._power import warn_of_shared_rows
 from proofmill.planning.plan import RunPlan
 from proofmill.prompts import templates
 from proofmill.prompts.templates import PROMPTS
@@ -418,3 +419,26 @@ def test_plan_forecasts_idle_groups_from_attempts_of_the_policy(small):
     assert sentence.endswith("by sft/cold: grades/cold)")
     other = planned(small, "grpo/x", **{"grpo/x": {**grpo, "model": "base/tiny"}})
     assert other.stages["grpo/x"].shows == []
+
+
+def test_plan_warns_of_a_benchmark_that_is_trained_on():
+    """Only if both tables are of the same rows, without a division by statements, and neither is decontaminated."""
+    config = {
+        "problems/all": {"source": "arithmetic", "rows": 20},
+        "problems/bench": {"source": "problems/all", "keep": [{"first": 4}]},
+        "problems/cleaned": {"source": "problems/all", "decontaminate": ["problems/bench"]},
+        "problems/low": {"source": "problems/all", "keep": [{"statement-share": [0, 0.5]}]},
+        "problems/high": {"source": "problems/all", "keep": [{"statement-share": [0.5, 1]}]},
+        "problems/other": {"source": "arithmetic", "split": "test", "rows": 4},
+        "base/b": {"source": "scratch", "problems": "problems/all"},
+    }
+    for name, table in {"seen": "all", "cleaned": "cleaned", "low": "low"}.items():
+        config[f"examples/{name}"] = {"problems": f"problems/{table}"}
+        config[f"sft/{name}"] = {"model": "base/b", "examples": f"examples/{name}", "steps": 1, "learning-rate": 1e-3}
+    score = {"sampling": {"greedy": {"temperature": 0}}, "grader": "arithmetic", "metrics": ["avg-at-k"]}
+    cases = {"seen": ["bench", "other"], "cleaned": ["bench"], "low": ["high"]}
+    for name, tables in cases.items():
+        config[f"scores/{name}"] = {**score, "models": [f"sft/{name}"], "problems": [f"problems/{t}" for t in tables]}
+    warned = [*warn_of_shared_rows(expand({"test": config}), [f"scores/{name}" for name in cases])]
+    assert len(warned) == 1 and "problems/bench scores sft/seen, which is trained on problems/all" in warned[0]
+    assert "`decontaminate: [problems/bench]` in problems/all" in warned[0]

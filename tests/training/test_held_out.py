@@ -8,7 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from mill import SMALL, Mill
+from mill import REFEREE, SMALL, Mill
+from proofmill.config.config import expand
 from proofmill.graders.program_graders import PROGRAMS, ProgramGrader, grades
 from proofmill.metrics.uncertainty import intervals
 from proofmill.planning.plan import RunPlan
@@ -25,6 +26,15 @@ TRAINING = {
 }  # fmt: skip
 EVALUATED = {"evaluate": "problems/bench", "evaluate-every": 2, "evaluate-attempts": 3}
 ENGINES = [{}, {"max-staleness": 1}]
+
+
+def test_program_that_evaluates_needs_no_schemes():
+    """A program grades evaluations without the schemes of the trained problems; a judge has those, or its own."""
+    like = {**TRAINING, "grader": "api/referee", "schemes": "schemes/train", "evaluate": "problems/bench"}
+    config = {"api/referee": REFEREE, **SMALL, "grpo/a": {**like, "evaluate-grader": "arithmetic"}, "grpo/b": like}
+    config |= {"grpo/c": {**like, "evaluate-schemes": "schemes/bench"}, "sft/taught": SMALL["sft/cold"]}
+    entries = expand({"test": config}).entries
+    assert [entries[f"grpo/{name}"].evaluated_by[2] for name in "abc"] == [None, "schemes/train", "schemes/bench"]
 
 
 @pytest.fixture(autouse=True)
