@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from proofmill.calls.budget import Budget
-from proofmill.calls.calls import Asker, Spent, split_reasoning
+from proofmill.calls.calls import Asker, Spent
 from proofmill.calls.journal import Journal
-from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests, build_request
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests, build_request, split_reasoning
 from proofmill.runtime import locks
 from proofmill.runtime.signals import SIGNALS
 from proofmill.schema.errors import JournalError, ServiceError

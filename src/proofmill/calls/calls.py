@@ -14,8 +14,8 @@ Differences from a loop over a client:
 
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import tee
 from sys import intern
 from typing import Any, ClassVar, Protocol
@@ -27,8 +27,7 @@ from proofmill.calls.prices import is_same_model
 from proofmill.runtime.progress import Progress, log
 from proofmill.runtime.signals import StopRequest, gracefully
 from proofmill.schema.errors import JournalError, ServiceError
-from proofmill.schema.reasons import TRANSIENT, StopReason
-from proofmill.text.reasoning import split_at
+from proofmill.schema.reasons import TRANSIENT
 
 SHOWN = 5  # failed rows that a message names
 # Assumed size of a stage that calls a model in small batches and tolerates failures. For a batch of five, the allowed
@@ -239,16 +238,3 @@ class Spent:
         """Add dollars and tokens; an unknown cost makes the sum unknown."""
         self.cost = None if self.cost is None or cost is None else self.cost + cost
         self.tokens += tokens
-
-
-def split_reasoning(answer: ModelOutput, delimiters: Sequence[str]) -> ModelOutput:
-    """Move the reasoning part of an output's text to `reasoning`, unless the server sent it separately.
-
-    A text that ended normally without a delimiter is an answer: the server removed the delimiters, or the model did not
-    generate reasoning.
-    """
-    marked = any(delimiter in answer.text for delimiter in delimiters)
-    if not delimiters or answer.reasoning is not None or (answer.stop_reason == StopReason.END and not marked):
-        return answer
-    thought, text = split_at(answer.text, delimiters)
-    return replace(answer, text=text, reasoning=thought)

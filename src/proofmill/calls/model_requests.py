@@ -3,8 +3,8 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from proofmill.calls.sampling import NEUTRAL
 from proofmill.prompts import templates
 from proofmill.schema.ids import digest
 from proofmill.schema.reasons import Reason, StopReason
-from proofmill.text.reasoning import CLOSE, OPEN
+from proofmill.text.reasoning import CLOSE, OPEN, split_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +153,19 @@ def total(costs: Iterable[float | None]) -> float | None:
     return sum(known) if len(known) == len(costs) else None
 
 
+def split_reasoning(answer: ModelOutput, delimiters: Sequence[str]) -> ModelOutput:
+    """Move the reasoning part of an output's text to `reasoning`, unless the server sent it separately.
+
+    A text that ended normally without a delimiter is an answer: the server removed the delimiters, or the model did not
+    generate reasoning.
+    """
+    marked = any(delimiter in answer.text for delimiter in delimiters)
+    if not delimiters or answer.reasoning is not None or (answer.stop_reason == StopReason.END and not marked):
+        return answer
+    thought, text = split_at(answer.text, delimiters)
+    return replace(answer, text=text, reasoning=thought)
+
+
 # ------------------------------------------------------------------------------------------ requests to a declared model
 
 Talk = tuple[tuple[str, str], ...]  # (role, content)
@@ -174,6 +187,36 @@ def build_request(api: Any, talk: Talk, sample: int = 0) -> ModelRequest:
 def build_prompt_request(api: Any, prompt: str, fields: Mapping[str, Any]) -> ModelRequest:
     """Build a request with one message: the prompt, filled with its fields."""
     return build_request(api, (("user", templates.fill(prompt, fields)),))
+
+
+# Sampling parameters of OpenAI's protocols, and the paths of their calls; other paths are named as their protocol.
+CHAT_SAMPLING = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
+RESPONSE_SAMPLING = ("temperature", "top_p")
+PATHS = {"chat": "chat/completions"}
+SEEDS = 2**31  # upper bound of a server's seeds
+
+
+def body_of(api: Any, request: ModelRequest, messages: list[dict[str, str]], seeds: int = SEEDS) -> dict[str, Any]:
+    """Return the fields of a call in the protocol of a model, without `model` and `extra-body`."""
+    if api.protocol == "embeddings":
+        return {"input": [text for _, text in request.messages]}
+    if api.protocol == "responses":
+        return {
+            "input": messages,
+            "max_output_tokens": request.max_tokens,
+            "store": False,
+            **({"include": ["message.output_text.logprobs"]} if request.logprobs else {}),
+            **{name: request.sampling[name] for name in RESPONSE_SAMPLING if name in request.sampling},
+            **request.further,
+        }
+    return {
+        "messages": messages,
+        api.max_tokens_field: request.max_tokens,
+        "seed": request.row_seed % seeds,
+        **({"logprobs": True} if request.logprobs else {}),
+        **request.further,  # `stop` is OpenAI's; vLLM's server and others read `top_k` and `min_p`
+        **{name: request.sampling[name] for name in CHAT_SAMPLING if name in request.sampling},
+    }
 
 
 # ------------------------------------------------------------------------------------------------------- finish words

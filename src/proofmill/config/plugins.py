@@ -93,6 +93,20 @@ def use(paths: Iterable[str]) -> None:
         _in_use[path] = _load(path, folders.setdefault(path.parent.resolve(), Folder(path.parent)))
 
 
+def add(paths: Iterable[str]) -> None:
+    """Register the parts of these files next to those in use."""
+    use([*map(str, _in_use), *paths])
+
+
+def list_files() -> tuple[list[str], dict[str, Path]]:
+    """Return the names of the plugins in use, and the plugins and the modules that they import by path in their folder."""
+    files = {path.name: path for path in _in_use}
+    for code in filter(None, _modules.known.values()):
+        folder = next(path.parent for path in _in_use if path.parent.resolve() in code.path.resolve().parents)
+        files.setdefault(code.path.resolve().relative_to(folder.resolve()).as_posix(), code.path)
+    return [path.name for path in _in_use], files
+
+
 def digest_of(word: str, name: str) -> str | None:
     """Return the digest of a plugin part's code; None for a built-in part."""
     return next((p.digests[word, name] for p in _in_use.values() if (word, name) in p.digests), None)

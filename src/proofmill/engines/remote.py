@@ -18,8 +18,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proofmill.calls import budget
-from proofmill.calls.calls import Asking, split_reasoning
-from proofmill.calls.model_requests import ModelOutput, ModelRequest, describe_finish
+from proofmill.calls.calls import Asking
+from proofmill.calls.model_requests import (
+    PATHS,
+    SEEDS,
+    ModelOutput,
+    ModelRequest,
+    body_of,
+    describe_finish,
+    split_reasoning,
+)
 from proofmill.calls.pacing import Pace
 from proofmill.calls.prices import is_same_model
 from proofmill.calls.runner import Feed
@@ -54,10 +62,6 @@ TOO_LONG = (
 REFUSED = ("content_filter", "content management policy", "usage policy", "usage policies", "safety system")
 NO_CREDIT = "insufficient_quota"
 CONNECT = 5.0  # seconds to connect; Linux gives up after two minutes
-# Sampling parameters of OpenAI's protocols.
-OPENAI = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
-RESPONSES = ("temperature", "top_p")
-PATHS = {"chat": "chat/completions"}  # others are named as their protocol
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Endpoint:
     pace: Pace
     server: Server | None = None
     balance: Balance | None = None
-    seeds: int = 2**31
+    seeds: int = SEEDS
 
 
 class ApiEngine:
@@ -280,36 +284,12 @@ class ApiEngine:
         """Return the beginning of a message, without the API key."""
         return without_users(self._hide_in_message(text[:5000]))[:500]
 
-    def _chat_request(self, request: ModelRequest) -> dict[str, Any]:
-        payload = {
-            "messages": self._messages(request),
-            self.api.max_tokens_field: request.max_tokens,
-            "seed": request.row_seed % self._seeds,
-            **({"logprobs": True} if request.logprobs else {}),
-            **request.further,  # `stop` is OpenAI's; vLLM's server and others read `top_k` and `min_p`
-        }
-        if self._tokens is None:
-            return payload | {name: request.sampling[name] for name in OPENAI if name in request.sampling}
-        # Special tokens stay visible: text that a grader does not see could be used to cheat.
-        return payload | request.sampling | {"stop_token_ids": self._ends, "skip_special_tokens": False}
-
-    def _responses_request(self, request: ModelRequest) -> dict[str, Any]:
-        return {
-            "input": self._messages(request),
-            "max_output_tokens": request.max_tokens,
-            "store": False,
-            **({"include": ["message.output_text.logprobs"]} if request.logprobs else {}),
-            **{name: request.sampling[name] for name in RESPONSES if name in request.sampling},
-            **request.further,
-        }
-
     def _request(self, request: ModelRequest) -> dict[str, Any]:
         """Return the body of a call, with all sampling parameters of its protocol."""
-        if self.api.protocol == "embeddings":
-            fields: dict[str, Any] = {"input": [text for _, text in request.messages]}
-        else:
-            of_protocol = self._responses_request if self.api.protocol == "responses" else self._chat_request
-            fields = of_protocol(request)
+        fields = body_of(self.api, request, self._messages(request), self._seeds)
+        if self._tokens is not None:
+            # Special tokens stay visible: text that a grader does not see could be used to cheat.
+            fields |= request.sampling | {"stop_token_ids": self._ends, "skip_special_tokens": False}
         return {"model": self.api.id, **self.fields.remove_unsupported(fields)} | self.api.extra_body
 
     def _answer(self, reply: replies.ServerReply, seconds: float, attempts: int) -> ModelOutput:

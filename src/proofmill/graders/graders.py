@@ -19,13 +19,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from proofmill.calls import runner
-from proofmill.calls.calls import Asker
 from proofmill.calls.dialogues import Ask, Begin, Dialogue, first_requests
 from proofmill.calls.model_requests import Requests
-from proofmill.calls.stream import Stream
 from proofmill.graders.escalation import graders_of, max_points
 from proofmill.graders.judges import Ruling, Sitting, jury, together_with
 from proofmill.graders.program_graders import PROGRAMS
@@ -35,6 +32,10 @@ from proofmill.schema.entries.declared import Grader
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import TRANSIENT, Reason
+
+if TYPE_CHECKING:  # they need polars; a grader of programs, or one that others ask for, does not
+    from proofmill.calls.calls import Asker
+    from proofmill.calls.stream import Stream
 
 Submissions = Callable[[], Iterable[tuple[str, Submission]]]  # (response, submission), read from the start at each call
 
@@ -98,7 +99,7 @@ class SubmissionGrader:
         prompt: str | None,
         declared: Mapping[str, Any],
         schemes: bool = False,
-        askers: Mapping[str, Asker] | None = None,
+        askers: "Mapping[str, Asker] | None" = None,
         of: int = 0,
     ):
         self.name, self.prompt, self.declared, self.schemes = name, prompt, declared, schemes
@@ -167,6 +168,8 @@ class SubmissionGrader:
 
     def verdicts(self, submissions: Submissions, quiet: bool = False) -> Iterator[Verdict]:
         """Yield a verdict for each submission, in order. The first comes after the judges have replied about all."""
+        from proofmill.calls import runner
+
         return runner.results(self._begin(submissions), self.askers, "submissions", self._checks, self.of, quiet)
 
     def requests(self, submissions: Submissions) -> dict[str, Requests]:

@@ -118,7 +118,7 @@ def dataset(id: str, recipes: Sequence[str], tables: Sequence[TableCard], models
         empty=_join_names(table.name for table in tables if not table.rows),
         extra_files=[table for table in tables if table.extra_files],
         models=models,
-        origins=list(_origins(tables)) or ["The stamps name no source."],
+        origins=list(origins_of(tables)) or ["The stamps name no source."],
         unknown=list(_unknown(tables, "these tables")),
         kinds=list(_kinds(tables)),
     )
@@ -153,7 +153,7 @@ def _recipes(names: Sequence[str]) -> str:
     return f"the recipe{'s' * (len(names) > 1)} {' and '.join(f'`{name}`' for name in names)}"
 
 
-def _origins(tables: Iterable[TableCard]) -> Iterator[str]:
+def origins_of(tables: Iterable[TableCard]) -> Iterator[str]:
     """Yield a sentence for each source, and for each model that was called."""
     licenses = _licenses()
     models: dict[str, str] = {}

@@ -210,6 +210,11 @@ def reply(model: str, prompt: str, biases: Biases = UNBIASED) -> str:
     return (teach(prompt) if model.startswith(TEACHER) else None) or verdict(prompt, biases)
 
 
+def reply_as(model: str, prompt: str, options: Mapping[str, Any]) -> str:
+    """Return the output to a request with these further fields. Raises ValueError for a wrong one."""
+    return reply(model, prompt, _referee_biases.of_request(options))
+
+
 def option_fault(options: Mapping[str, Any]) -> str | None:
     """Return the fault of the fields of a request to the referee; None without one."""
     try:
@@ -234,7 +239,7 @@ def application():
         prompt = body["messages"][0]["content"]  # in later rounds the answer repeats the first
         if fault := option_fault(body):
             return JSONResponse({"error": {"message": fault, "type": "invalid_request_error"}}, status_code=400)
-        text = reply(body["model"], prompt, _referee_biases.of_request(body))
+        text = reply_as(body["model"], prompt, body)
         usage = {
             "prompt_tokens": len(prompt) // 4,
             "completion_tokens": len(text) // 4,

@@ -20,9 +20,8 @@ from proofmill.artifacts.fingerprints import digest_inputs, fingerprint_of
 from proofmill.artifacts.jobs import Job, with_weights
 from proofmill.artifacts.tables import Table
 from proofmill.calls import merging, records
-from proofmill.calls.calls import split_reasoning
 from proofmill.calls.journal import AT_ONCE, Journal
-from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests, split_reasoning
 from proofmill.config.config import Config
 from proofmill.runtime import locks
 from proofmill.schema.columns import COLUMNS
