@@ -59,14 +59,14 @@ def _first_record(entry: Any) -> Record | None:
 
 
 def lacks_column(entry: Any, column: str) -> bool:
-    """Return whether problems come from a local table that has no column for one of ours, mapped or of its name."""
+    """Return whether problems come from a local table without a column for one of ours: mapped, or without a map of its name."""
     if getattr(entry, "source", None) != "table" or column in entry.columns:
         return False
     try:
         first = _first_record(entry)
     except (SettingError, TableError):  # reported where the file is read
         return False
-    return first is not None and column not in first[1]
+    return first is not None and (bool(entry.columns) or column not in first[1])
 
 
 def row_fault(entry: Any) -> str | None:

@@ -124,6 +124,14 @@ def _tests() -> Iterator[Check]:
 
 
 @contextmanager
+def _inspect_task() -> Iterator[Check]:
+    from proofmill.foreign import inspect_tasks  # it imports this module's types
+
+    with inspect_tasks.grading() as check:
+        yield check
+
+
+@contextmanager
 def _rules() -> Iterator[Check]:
     with _comparing("strict") as compare, _tests() as run:
 
@@ -207,6 +215,13 @@ PROGRAMS: dict[str, ProgramGrader] = {
         _tests,
         ("answer",),
         wants="code",
+    ),
+    "inspect-task": ProgramGrader(
+        1,
+        "runs the solver and the scorer of the inspect_ai task that the problem comes from",
+        _inspect_task,
+        ("answer",),
+        wants="",
     ),
     "rules": ProgramGrader(
         1, "`tests` if a problem asks for code, else `final-answer`", _rules, ("answer",), reads="strict"

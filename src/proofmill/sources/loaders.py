@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from proofmill.answers.extraction import find_boxes
+from proofmill.foreign import inspect_tasks
 from proofmill.public_data.locations import local_path
 from proofmill.public_data.registry import is_public
 from proofmill.schema.entries.problem_entries import Problems
@@ -299,8 +300,7 @@ def _parse(path: Path, parse: Callable[[str], Any]) -> Any:
 READ: dict[str, Callable] = {
     "problem": word, "statement": text, "solution": text, "answer": record_fields.answer, "candidates": texts,
     "guidelines": text, "question_type": text, "origin": word, "year": record_fields.year, "level": word,
-    "tags": texts, "date": record_fields.day,
-}  # fmt: skip
+    "tags": texts, "date": record_fields.day}  # fmt: skip
 
 
 def _table(entry: Problems) -> Iterator[Row]:
@@ -311,8 +311,7 @@ def _table(entry: Problems) -> Iterator[Row]:
             f"`columns` names `{unknown[0]}`, which no source fills; expected some of {among(unknown[0], READ)}"
         )
     for where, record in files.records(entry):
-        mapped = dict(entry.columns) or {column: column for column in READ if column in record}
-        mapped.setdefault("statement", "statement")
+        mapped = {"statement": "statement", **(entry.columns or {name: name for name in READ if name in record})}
         row = {ours: READ[ours](where, record, theirs) for ours, theirs in mapped.items()}
         if entry.choices:
             options = [(text(where, record, column) or "").strip() for column in entry.choices]
@@ -384,6 +383,7 @@ SOURCES: dict[str, Loader] = {
     "inspect-logs": Loader(
         inspect_logs.problems, "evaluation logs of inspect_ai, with grades", _FILE | {"columns"}, inspect_logs.attempts
     ),
+    "inspect-task": Loader(inspect_tasks.problems, "a single-turn task of inspect_ai", _SELECTED | {"path", "id"}),
     "code": Loader(coding.problems, "programming problems with tests, as open-r1 publishes them", _PROGRAMS),
     "humaneval": Loader(coding.humaneval, "HumanEval and HumanEval+", _FILE_OR_HUB),
     "mbpp": Loader(coding.mbpp, "MBPP and MBPP+", _FILE_OR_HUB),

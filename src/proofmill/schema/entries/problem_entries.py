@@ -125,11 +125,11 @@ class Problems(Entry):
             if self.split not in SPLITS:
                 yield f"`split` is `{self.split}`; expected {context.among(self.split, SPLITS)}"
             yield from self._size_faults(known, context)
-        if self.path and self.id:
+        if self.path and self.id and self.source != "inspect-task":  # the name of a task in a file
             yield "found both `path` and `id`; expected one of them. Remove one."
         if self.path and (fault := context.address_fault(self.path)):
             yield fault
-        if self.id and not self.commit:
+        if self.id and not self.commit and "commit" in reads:
             yield "`id` is set and `commit` is not; expected the commit of the hub dataset to read. Set it."
         for name in map(registry_items.name_of, self.keep):
             needs = filters[name].needs if name in filters else None

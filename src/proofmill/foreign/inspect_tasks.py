@@ -1,0 +1,199 @@
+"""Read a single-turn task of inspect_ai as problems, and grade attempts at them by the task's own solver and scorer.
+
+    problems/x: {source: inspect-task, id: inspect_evals/gsm8k}            a task of an installed package
+    problems/y: {source: inspect-task, path: tasks.py, id: sums}           a task of a file
+    responses/x: {problems: problems/x, model: api/solver, prompt: verbatim}
+    grades/x: {responses: responses/x, grader: inspect-task}
+
+The task runs in the environment of PROOFMILL_INSPECT_PYTHON, an interpreter with inspect_ai, in a child process with
+limits: PROOFMILL_INSPECT_SECONDS for each start (600) and PROOFMILL_INSPECT_GB of memory (16). Models that a scorer calls
+are those of that environment.
+
+Differences from `inspect eval`:
+1. The solver's conversation is captured once and becomes the statement; this project samples, journals and counts.
+2. A score that inspect_ai leaves out, and one that is not a number from 0 to 1, is unscored. So is an attempt whose scorer
+   fails, or exceeds a limit when it is alone.
+3. Versions of inspect_ai and of the task's package are in each row. Other versions do not grade it.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from proofmill.graders.submissions import Submission
+from proofmill.graders.verdicts import Verdict
+from proofmill.public_data.locations import local_path
+from proofmill.runtime import environment
+from proofmill.runtime.progress import log
+from proofmill.schema.entries.problem_entries import Problems
+from proofmill.schema.errors import SettingError, TableError, short
+from proofmill.schema.fields import require
+from proofmill.schema.ids import file_sha256
+from proofmill.schema.reasons import Reason, StopReason
+
+CHILD = Path(__file__).with_name("inspect_child.py")
+PYTHON = "PROOFMILL_INSPECT_PYTHON"
+SECONDS, GIGABYTES = 600.0, 16.0
+AT_ONCE = 100  # attempts scored by one child
+REASONS = {"grader_failed": Reason.NO_VERDICT, "refusal": Reason.REFUSED, "no_response": Reason.EMPTY}
+Check = Callable[[Sequence[Submission]], Iterator[Verdict]]
+
+
+class ChildError(Exception):
+    """A child that ended without a reply; the message says how."""
+
+
+def problems(entry: Problems) -> Iterator[dict[str, Any]]:
+    """Yield the samples of a task. Raises TableError for a task with several turns, tools or several messages."""
+    name, path = require(entry.id or (Path(require(entry.path)).stem)), entry.path and str(local_path(entry.path))
+    request = {"name": name, "path": path, "rows": entry.rows}
+    try:
+        reply = run(request)
+    except ChildError as error:
+        raise TableError(
+            f"{entry.path or name}: the task `{name}` cannot be listed ({error}); expected a task of inspect_ai that is installed for "
+            f"{PYTHON}. Fix it."
+        ) from error
+    systems = set()
+    for sample in reply["samples"]:
+        talk = sample["messages"]
+        asked = [message["content"] for message in talk if message["role"] == "user"]
+        systems |= {message["content"] for message in talk if message["role"] == "system"}
+        if sample["fault"] or len(asked) != 1 or talk[-1]["role"] != "user" or len(systems) > 1:
+            fault = (
+                sample["fault"]
+                or f"its prompt has the roles {', '.join(message['role'] for message in talk) or 'none'}"
+            )
+            raise TableError(
+                f"{name}: sample {sample['id']}: {short(fault)}; expected one call with one message of a user, after at most one "
+                "system message that all samples share. Use its logs instead (`source: inspect-logs`)."
+            )
+        digest = file_sha256(Path(path)) if path else None
+        gold = {
+            "task": name,
+            "path": entry.path,
+            "sha256": digest,
+            "sample": sample["id"],
+            "versions": reply["versions"],
+        }
+        target = sample["target"]
+        yield {
+            "problem": f"{name.rpartition('/')[2]}-{sample['id']}",
+            "statement": asked[0],
+            "answer": json.dumps(gold),
+            "solution": "; ".join([target] if isinstance(target, str) else target) or None,
+            "question_type": "answer",
+            "origin": f"{name} {sample['id']}",
+        }
+    if systems:
+        log(name, f"its solver sends a system message; set it as `system` of the responses: {short(min(systems))}")
+
+
+@contextmanager
+def grading() -> Iterator[Check]:
+    """Open the grader: a child process for AT_ONCE attempts at a task."""
+    yield _grade
+
+
+def _grade(submissions: Sequence[Submission]) -> Iterator[Verdict]:
+    verdicts: dict[int, Verdict] = {}
+    by_task: dict[str, list[int]] = {}
+    for place, submission in enumerate(submissions):
+        gold = _read_gold(submission.answer)
+        if gold is None:
+            verdicts[place] = Verdict(None, 1, Reason.NO_GOLD, "not a problem of `source: inspect-task`")
+        else:
+            by_task.setdefault(json.dumps({key: gold[key] for key in gold if key != "sample"}), []).append(place)
+    for task, places in by_task.items():
+        for start in range(0, len(places), AT_ONCE):
+            part = places[start : start + AT_ONCE]
+            graded = _grade_by(json.loads(task), [submissions[place] for place in part])
+            verdicts |= dict(zip(part, graded, strict=True))
+    return (verdicts[place] for place in range(len(submissions)))
+
+
+def _grade_by(task: dict[str, Any], submissions: Sequence[Submission]) -> list[Verdict]:
+    """Return the verdicts of one task. If the child fails for several attempts, each gets a child of its own."""
+    path = task["path"] and str(local_path(task["path"]))
+    if path and file_sha256(Path(path)) != task["sha256"]:
+        raise SettingError(f"{path}: has changed since its problems were read; expected the same file. Rebuild them.")
+    attempts = [
+        {
+            "id": json.loads(submission.answer or "")["sample"],
+            "text": submission.final,
+            "reasoning": submission.reasoning,
+            "truncated": submission.stop_reason == StopReason.LENGTH,
+        }
+        for submission in submissions
+    ]
+    try:
+        reply = run({"name": task["task"], "path": path, "attempts": attempts})
+    except ChildError as error:
+        if len(submissions) > 1:
+            return [verdict for each in submissions for verdict in _grade_by(task, [each])]
+        return [Verdict(None, 1, Reason.NO_VERDICT, f"the scorer failed: {error}")]
+    if reply["versions"] != task["versions"]:
+        raise SettingError(
+            f"{PYTHON}: has {reply['versions']}, and the problems of {task['task']} were read with {task['versions']}; expected the "
+            "same. Install those versions, or rebuild the problems."
+        )
+    return [_verdict(grade) for grade in reply["grades"]]
+
+
+def _verdict(grade: dict[str, Any]) -> Verdict:
+    value, reason = grade["value"], REASONS.get(grade["reason"], Reason.OK)
+    if value is None:
+        return Verdict(
+            None, 1, Reason.NO_VERDICT if reason == Reason.OK else reason, f"{grade['reason']}: {grade['text']}"
+        )
+    if not 0 <= value <= 1:
+        return Verdict(None, 1, Reason.OFF_SCALE, f"{value:g}: {grade['text']}")
+    return Verdict(float(value), 1, Reason.OK, grade["text"])
+
+
+def _read_gold(answer: str | None) -> dict[str, Any] | None:
+    try:
+        gold = json.loads(answer or "")
+        return gold if isinstance(gold, dict) and "sample" in gold and "task" in gold else None
+    except ValueError:
+        return None
+
+
+def run(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the reply of a child. Raises SettingError without an interpreter, ChildError for a child without a reply."""
+    if not (python := os.environ.get(PYTHON)):
+        raise SettingError(
+            f"{PYTHON}: not set; expected the path of a Python with inspect_ai and the task's package. Set it: python -m venv inspect "
+            f"&& inspect/bin/pip install inspect_ai inspect_evals && export {PYTHON}=$PWD/inspect/bin/python"
+        )
+    seconds = environment.seconds("PROOFMILL_INSPECT_SECONDS", SECONDS)
+    limit = int((environment.number("PROOFMILL_INSPECT_GB", float) or GIGABYTES) * 2**30)
+    with tempfile.TemporaryDirectory(prefix="proofmill-") as folder:
+        asked, replied = Path(folder, "request.json"), Path(folder, "reply.json")
+        asked.write_text(json.dumps(request), encoding="utf-8")
+        try:
+            done = subprocess.run(
+                [python, CHILD, asked, replied],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds,
+                cwd=Path(request["path"]).parent if request["path"] else None,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ChildError(f"it took more than {seconds:g} s") from error
+        except OSError as error:
+            raise SettingError(
+                f"{PYTHON}={python}: cannot be started ({error.strerror}); expected a Python."
+            ) from error
+        if done.returncode or not replied.exists():
+            raise ChildError(short((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]))
+        return json.loads(replied.read_text(encoding="utf-8"))
