@@ -83,6 +83,10 @@ COMMANDS = {
         "push tables and models of finished recipes to the Hugging Face hub",
         "publish nano --to my-group/nano --dry-run /tmp/nano",
     ),
+    "reproduce": Command(
+        "derive published tables anew from their published model outputs, without a call, and compare every value",
+        "reproduce my-group/nano-tables --only scores/nano",
+    ),
     "export": Command(
         "write tasks and their grader as a package for inspect_ai, verifiers, TRL or NeMo-Gym",
         "export grpo/nano --to inspect --out /tmp/nano-inspect",

@@ -32,7 +32,7 @@ from proofmill.artifacts.tables import Table
 from proofmill.config.config import Config, expand
 from proofmill.config.entry_values import entry_from
 from proofmill.config.identity import identity_of
-from proofmill.publishing import cards
+from proofmill.publishing import cards, reproduction
 from proofmill.publishing import hub as publishing
 from proofmill.publishing.private import Private
 from proofmill.schema import references
@@ -84,14 +84,26 @@ class FakeHub:
             if re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch", path):
                 return self.batch(json.loads(body))
             if match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/[^/]+/(.+)", path):
-                content = self.find(match[1], match[2])["files"].get(unquote(match[3]))
-                return (404, {}, {"X-Error-Code": "EntryNotFound"}) if content is None else (200, content, {})
-            match = re.fullmatch(r"/api/(datasets|models)/([^/]+/[^/]+)(?:/(preupload|commit)/main)?", path)
+                repository = self.find(match[1], match[2])
+                if (content := repository["files"].get(unquote(match[3]))) is None:
+                    return 404, {}, {"X-Error-Code": "EntryNotFound"}
+                etag = f'"{hashlib.sha256(content).hexdigest()}"'
+                return 200, content, {"ETag": etag, "X-Repo-Commit": self.head(repository)}
+            match = re.fullmatch(
+                r"/api/(datasets|models)/([^/]+/[^/]+)(?:/(preupload|commit|revision|tree)/[^/]+)?", path
+            )
             repository = match and self.find(match[1] == "datasets", match[2])
             if repository is None:
                 return 404, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"}
-            if match[3] is None:
+            if match[3] in (None, "revision"):
                 return 200, self.info(match[2], repository), {}
+            if match[3] == "tree":
+                files = repository["files"].items()
+                return (
+                    200,
+                    [{"type": "file", "path": name, "size": len(c), "oid": sha.git_hash(c)} for name, c in files],
+                    {},
+                )
             if match[3] == "preupload":
                 return 200, {"files": [self.mode(repository, file) for file in json.loads(body)["files"]]}, {}
             response = self.commit(repository, [json.loads(line) for line in body.splitlines()])
@@ -182,9 +194,10 @@ def serving(hub):
             for name, value in {"Content-Length": len(payload), **headers}.items():
                 self.send_header(name, str(value))
             self.end_headers()
-            self.wfile.write(payload)
+            if self.command != "HEAD":
+                self.wfile.write(payload)
 
-        do_GET = do_POST = do_PUT = handle_any
+        do_HEAD = do_GET = do_POST = do_PUT = handle_any
 
         def log_message(self, *_):
             pass
@@ -345,6 +358,14 @@ def test_publishing_makes_one_commit_for_each_repository(small, hub):
     assert hub.commits() == {TABLES: 1, "me/mill-sft-cold": 1}
     assert {type for type, _ in hub.repositories} == {"dataset", "model"}
     assert not any(repository["private"] for repository in hub.repositories.values())
+
+
+def test_published_answers_reproduce_all_tables(small, hub):
+    """A download of the dataset is enough: each table but those of weights is derived anew, without a call."""
+    publish(small, answers=True)
+    outcomes = {outcome.name: outcome.state for outcome in reproduction.reproduce(TABLES)}
+    assert {name for name, state in outcomes.items() if state == "taken"} == {"base/tiny", "sft/cold"}
+    assert {state for state in outcomes.values()} == {"taken", "equal"} and len(outcomes) == len(SMALL)
 
 
 def test_published_files_are_only_tables_and_weights(small, hub):

@@ -257,7 +257,7 @@ class Table:
         with writer(path, arrow) as file:
 
             def write_parts() -> Iterator[pl.DataFrame]:
-                for frame in self._check_rows(rows, schema):
+                for frame in self.check_rows(rows, schema):
                     file.write_table(frame.to_arrow(compat_level=pl.CompatLevel.oldest()), row_group_size=ROW_GROUP)
                     yield frame
 
@@ -271,7 +271,7 @@ class Table:
         seal(path)
         return stamp
 
-    def _check_rows(self, rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
+    def check_rows(self, rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
         """Yield the rows in parts, with the columns of the kind. Raises TableError for wrong columns, values or ids."""
         key, seen = KINDS[self.kind].key, Seen()
         for frame in _parts(rows, schema):

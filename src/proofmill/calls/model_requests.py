@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Annotated, Any
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from proofmill.calls.sampling import NEUTRAL
 from proofmill.prompts import templates
 from proofmill.schema.ids import digest
+from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.text.reasoning import CLOSE, OPEN, split_at
 
@@ -164,6 +165,13 @@ def split_reasoning(answer: ModelOutput, delimiters: Sequence[str]) -> ModelOutp
         return answer
     thought, text = split_at(answer.text, delimiters)
     return replace(answer, text=text, reasoning=thought)
+
+
+def reader_of(model: str, declared: Mapping[str, Any]) -> Callable[[ModelOutput], ModelOutput]:
+    """Return the function that separates the reasoning from a journal's outputs of a model, without its engine."""
+    if kind_of(model) != "api" or declared[model].weights:
+        return lambda answer: answer
+    return partial(split_reasoning, delimiters=declared[model].reasoning_end)
 
 
 # ------------------------------------------------------------------------------------------ requests to a declared model

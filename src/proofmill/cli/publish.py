@@ -13,6 +13,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="+", default=[], help="only these artifacts of the recipes, <kind>/<name>")
     parser.add_argument("--private", action="store_true", help="create new repositories as private")
     parser.add_argument(
+        "--with-answers", action="store_true", help="add the model outputs, so that others can derive every number anew"
+    )
+    parser.add_argument(
+        "--any-license", action="store_true", help="with --with-answers, although the license of a source is not known"
+    )
+    parser.add_argument(
         "--dry-run", type=Path, metavar="FOLDER", help="write the files to this folder and send nothing"
     )
     add_configfile(parser)
@@ -23,4 +29,5 @@ def run(options: argparse.Namespace) -> None:
     from proofmill.publishing import hub
 
     selection = {"only": options.only, "private": options.private, "folder": options.dry_run}
+    selection |= {"answers": options.with_answers, "any_license": options.any_license}
     hub.publish(read_config(options), options.recipes, options.to, options.results, **selection)

@@ -30,6 +30,7 @@ from proofmill.artifacts.states import States
 from proofmill.artifacts.weights import MANIFEST
 from proofmill.config import yaml_files
 from proofmill.config.config import Config, expand
+from proofmill.publishing import cards
 from proofmill.publishing.private import Private
 from proofmill.publishing.repositories import SHOWN, Publication, Repository
 from proofmill.runtime.progress import log
@@ -48,11 +49,14 @@ def publish(
     only: Sequence[str] = (),
     private: bool = False,
     folder: Path | None = None,
+    answers: bool = False,
+    any_license: bool = False,
 ) -> dict[str, str]:
     """Publish tables and models of the recipes `wanted`, and return `sent`, `same` or `written` for each repository id.
 
     `to` is NAMESPACE/PREFIX, `only` names artifacts of the recipes, `private` applies to new repositories. With a
-    `folder` the files are written there and nothing is sent. Everything is checked before anything is sent.
+    `folder` the files are written there and nothing is sent. `answers` adds the model outputs behind the tables, unless
+    a source has no known license and `any_license` is not set. Everything is checked before anything is sent.
     Raises SettingError for wrong arguments, TableError for a table that is missing, out of date or contains a key, and
     HubError for failures of the hub.
     """
@@ -63,7 +67,16 @@ def publish(
     hub, place = (None, folder) if folder else (Hub(private), Path())
     hidden = Private(config.entries.values(), results, {"HF_TOKEN": hub.key} if hub else {})
     with tempfile.TemporaryDirectory(prefix="proofmill-") as scratch:
-        planned = Publication(config, wanted, to, results, names, hidden, Path(scratch)).repositories()
+        publication = Publication(config, wanted, to, results, names, hidden, Path(scratch), answers)
+        unlicensed = [
+            line for line in cards.origins_of(map(publication.show_table, names)) if "unknown license" in line
+        ]
+        if answers and unlicensed and not any_license:
+            raise SettingError(
+                f"--with-answers: {unlicensed[0]}; expected a license that lets you publish its texts. Nothing was sent. If you may, "
+                "set --any-license."
+            )
+        planned = publication.repositories()
         return hub.take(planned) if hub else {r.id: _write(r, place / r.id.partition("/")[2]) for r in planned}
 
 

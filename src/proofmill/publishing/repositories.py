@@ -15,11 +15,12 @@ from proofmill.config.config import Config
 from proofmill.publishing import cards
 from proofmill.publishing.cards import TableCard
 from proofmill.publishing.private import Private
+from proofmill.publishing.reproduction import pack_answers
 from proofmill.schema.errors import SettingError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import TABLES, kind_of, model_suffix, parse_seed, without_seed
 
-REVISION = 3  # raise it if the same tables now result in different files or cards
+REVISION = 4  # raise it if the same tables now result in different files or cards
 SHOWN = 5  # names in a message
 
 
@@ -56,6 +57,7 @@ class Publication:
     names: Sequence[str]
     private: Private
     scratch: Path
+    answers: bool = False  # with the outputs behind the tables, so that they can be derived anew
 
     def repositories(self) -> list[Repository]:
         """Return the repository of tables, then those of models. Raises SettingError for an invalid id."""
@@ -84,6 +86,9 @@ class Publication:
             files[f"{path}.parquet"] = self.private.rows(
                 table.path, table.name, self.scratch / f"{path}.parquet", stamp
             )
+            answers = f"results/calls/{table.name}/00001.parquet"
+            if self.answers and (packed := pack_answers(table, self.scratch / "packed" / answers)):
+                files[answers] = self.private.rows(packed, f"answers of {table.name}", self.scratch / answers)
             weights = table.weights() if KINDS[table.kind].extra_files else table.folder
             for extra in (file for file in KINDS[table.kind].extra_files if (weights / file).exists()):
                 cleaned = self.scratch / path / extra

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
-from functools import partial
 from importlib import import_module
 from itertools import islice
 from typing import Any, ClassVar
@@ -21,14 +20,13 @@ from proofmill.artifacts.jobs import Job, with_weights
 from proofmill.artifacts.tables import Table
 from proofmill.calls import merging, records
 from proofmill.calls.journal import AT_ONCE, Journal
-from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests, split_reasoning
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests, reader_of
 from proofmill.config.config import Config
 from proofmill.runtime import locks
 from proofmill.schema.columns import COLUMNS
 from proofmill.schema.errors import SettingError, TableError
 from proofmill.schema.ids import digest
 from proofmill.schema.kinds import KINDS
-from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.text.suggestions import among
 
@@ -70,13 +68,7 @@ class _DryJob(Job):
     def askers(self, models: Iterable[str]) -> Iterator[dict[str, Any]]:
         """Yield models that answer from the journal."""
         assert self.journal is not None
-        yield {model: _JournalModel(self.journal, self._reader(model), self.asked) for model in models}
-
-    def _reader(self, model: str) -> Callable[[ModelOutput], ModelOutput]:
-        """Return the function that separates a model's reasoning from its text."""
-        if kind_of(model) != "api" or self.declared[model].weights:
-            return lambda answer: answer
-        return partial(split_reasoning, delimiters=self.declared[model].reasoning_end)
+        yield {model: _JournalModel(self.journal, reader_of(model, self.declared), self.asked) for model in models}
 
     def finish(self, rows: Any, *_: Any, **__: Any) -> None:
         """Record the ids of the selected rows."""
