@@ -89,7 +89,7 @@ def test_statements_are_what_the_solver_asks():
 @pytest.mark.usefixtures("installed")
 def test_scorer_that_fails_costs_its_own_row_alone(monkeypatch):
     """A crash, no verdict, a value off the scale, several values, an endless scorer: unscored; the others keep their grades."""
-    monkeypatch.setenv("PROOFMILL_INSPECT_SECONDS", "20")
+    monkeypatch.setenv("PROOFMILL_FOREIGN_SECONDS", "20")
     verdicts = grade("odd", "abc", "crash", "cannot tell", "big", "two", "hang", "abcd")
     assert [verdict.grade for verdict in verdicts] == [0.3, None, None, None, None, None, 0.4]
     assert [str(v.reason) for v in verdicts[1:6]] == [

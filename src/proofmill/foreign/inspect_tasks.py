@@ -6,8 +6,7 @@
     grades/x: {responses: responses/x, grader: inspect-task}
 
 The task runs in the environment of PROOFMILL_INSPECT_PYTHON, an interpreter with inspect_ai, in a child process with
-limits: PROOFMILL_INSPECT_SECONDS for each start (600) and PROOFMILL_INSPECT_GB of memory (16). Models that a scorer calls
-are those of that environment.
+limits (children.py). Models that a scorer calls are those of that environment.
 
 Differences from `inspect eval`:
 1. The solver's conversation is captured once and becomes the statement; this project samples, journals and counts.
@@ -18,18 +17,16 @@ Differences from `inspect eval`:
 
 import json
 import os
-import resource
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from proofmill.foreign import children
+from proofmill.foreign.children import ChildError
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.public_data.locations import local_path
-from proofmill.runtime import environment
 from proofmill.runtime.progress import log
 from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.errors import SettingError, TableError, short
@@ -39,14 +36,9 @@ from proofmill.schema.reasons import Reason, StopReason
 
 CHILD = Path(__file__).with_name("inspect_child.py")
 PYTHON = "PROOFMILL_INSPECT_PYTHON"
-SECONDS, GIGABYTES = 600.0, 16.0
 AT_ONCE = 100  # attempts scored by one child
 REASONS = {"grader_failed": Reason.NO_VERDICT, "refusal": Reason.REFUSED, "no_response": Reason.EMPTY}
 Check = Callable[[Sequence[Submission]], Iterator[Verdict]]
-
-
-class ChildError(Exception):
-    """A child that ended without a reply; the message says how."""
 
 
 def problems(entry: Problems) -> Iterator[dict[str, Any]]:
@@ -172,28 +164,5 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
             f"{PYTHON}: not set; expected the path of a Python with inspect_ai and the task's package. Set it: python -m venv inspect "
             f"&& inspect/bin/pip install inspect_ai inspect_evals && export {PYTHON}=$PWD/inspect/bin/python"
         )
-    seconds = environment.seconds("PROOFMILL_INSPECT_SECONDS", SECONDS)
-    limit = int((environment.number("PROOFMILL_INSPECT_GB", float) or GIGABYTES) * 2**30)
-    with tempfile.TemporaryDirectory(prefix="proofmill-") as folder:
-        asked, replied = Path(folder, "request.json"), Path(folder, "reply.json")
-        asked.write_text(json.dumps(request), encoding="utf-8")
-        try:
-            done = subprocess.run(
-                [python, CHILD, asked, replied],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=seconds,
-                cwd=Path(request["path"]).parent if request["path"] else None,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ChildError(f"it took more than {seconds:g} s") from error
-        except OSError as error:
-            raise SettingError(
-                f"{PYTHON}={python}: cannot be started ({error.strerror}); expected a Python."
-            ) from error
-        if done.returncode or not replied.exists():
-            raise ChildError(short((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]))
-        return json.loads(replied.read_text(encoding="utf-8"))
+    folder = Path(request["path"]).parent if request["path"] else None
+    return children.run(python, CHILD, request, folder)
