@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from proofmill.runtime import environment
 from proofmill.runtime.project import project_folder
 
 KINDS = ("input", "cached_input", "output")
@@ -30,9 +31,15 @@ class Listed:
         return f"{self.id}: {amounts} per million tokens ({self.source}, {self.date})"
 
 
-def price_of(api: Any) -> Any:
-    """Return the price that an entry declares, else the listed price of its model; None if there is neither."""
-    return row.price if (row := list_price(api)) else api.price
+def price_of(api: Any, name: str | None = None) -> Any:
+    """Return the price that an entry declares, else the listed price of its model; None if there is neither.
+
+    With the name of a model that is called by batches, half of it.
+    """
+    price = row.price if (row := list_price(api)) else api.price
+    if name and environment.is_batched(name) and isinstance(price, dict):
+        return {kind: amount / 2 for kind, amount in price.items()}
+    return price
 
 
 def list_price(api: Any) -> Listed | None:

@@ -25,6 +25,7 @@ from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker, Engine
 from proofmill.calls.pacing import Pace
 from proofmill.calls.rates import SharedBucket
+from proofmill.engines.batches.batch_engine import MOST, BatchEngine
 from proofmill.engines.remote import ApiEngine, Endpoint
 from proofmill.engines.services import server_job
 from proofmill.engines.services.balancing import Balance
@@ -34,6 +35,7 @@ from proofmill.prompts import chat_templates
 from proofmill.runtime import environment
 from proofmill.schema.entries.declared import Api
 from proofmill.schema.entries.problem_entries import MINILM
+from proofmill.schema.errors import SettingError
 from proofmill.schema.fields import require
 from proofmill.schema.names import kind_of
 
@@ -119,7 +121,8 @@ def open_api(
     `results` is the results folder, whose jobs share rate limits and services. Raises SettingError if another model has
     no URL.
     """
-    url, key, api = None, environment.key(name), replace(api, price=prices.price_of(api))
+    full, batched = prices.price_of(api), environment.is_batched(name)
+    url, key, api = None, environment.key(name), replace(api, price=prices.price_of(api, name))
     with ExitStack() as stack:
         server = balance = None
         if environment.is_service(name) and results is not None:
@@ -133,13 +136,21 @@ def open_api(
         url = url or environment.address(name)
         rates = results / "calls" / "rates" / name.partition("/")[2] if results else None
         pace = Pace(
-            environment.number("PROOFMILL_CONCURRENCY", int),
+            MOST if batched else environment.number("PROOFMILL_CONCURRENCY", int),
             environment.number(f"{environment.variable(name)}_RPM", float),
             environment.number(f"{environment.variable(name)}_TPM", float),
             bucket=partial(SharedBucket, rates) if rates else None,
         )
         stack.callback(pace.close)
-        engine = ApiEngine(name, api, Endpoint(url, key, pace, server, balance), runner=runner)
+        endpoint = Endpoint(url, key, pace, server, balance)
+        if batched and (server or balance or api.protocol == "embeddings"):
+            raise SettingError(
+                f"{environment.variable(name)}_BATCH: is set for a service, a program or embeddings; expected a provider's model with an "
+                "address. Unset it."
+            )
+        engine = (
+            BatchEngine(name, api, endpoint, full, runner) if batched else ApiEngine(name, api, endpoint, runner=runner)
+        )
         stack.callback(engine.close)
         yield engine
 

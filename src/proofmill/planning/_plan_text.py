@@ -10,6 +10,7 @@ from proofmill.calls import budget, prices
 from proofmill.planning._power import warn_of_shared_rows
 from proofmill.planning.data import format_total
 from proofmill.public_data import registry
+from proofmill.runtime import environment
 from proofmill.runtime.progress import clock
 from proofmill.schema.kinds import list_trained
 from proofmill.schema.names import kind_of
@@ -162,6 +163,8 @@ def _connections(plan: Any) -> Iterator[str]:
             yield f"not yet reachable: {each.fault} ({', '.join(each.stages[:2])}{others} need it)"
         if notice := each.api.retirement(date.today()):
             yield f"{each.model}: {notice}"
+        if environment.is_batched(each.model):
+            yield f"{each.model} is called by batches, at half the price and within a day"
         if price := prices.list_price(each.api):
             yield f"{each.model} has no `price`; data/prices.csv has {price}"
     if plan.connections and not any(each.fault for each in plan.connections):

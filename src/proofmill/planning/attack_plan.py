@@ -157,7 +157,7 @@ class AttackPlan:
         """The maximum dollars for these calls; None if a price is unknown."""
         sums = []
         for model, requests in self.missing.items():
-            price = prices.price_of(self.job.declared[model])
+            price = prices.price_of(self.job.declared[model], model)
             if isinstance(price, str) and requests:
                 return None
             sums.append(sum(budget.most(price, request.size, request.max_tokens) for request in requests))
@@ -170,7 +170,7 @@ class AttackPlan:
         answers = read_outputs(self.job.table.calls)
         for model, requests in self.missing.items():
             api = self.job.declared[model]
-            price = prices.price_of(api)
+            price = prices.price_of(api, model)
             if not requests or isinstance(price, str):
                 total += Range(None) if requests else certain(0.0)
             elif not any(price.values()):

@@ -333,7 +333,7 @@ class RunPlan:
         if not calls:
             return
         api = self.config.declared.get(model)
-        price: Any = prices.price_of(api) if api else None
+        price: Any = prices.price_of(api, model) if api else None
         answers, stage.learned = self._answers(stage.name, model)
         tokens = dollars = Range(None)
         if answers.height:

@@ -93,6 +93,16 @@ def is_service(name: str) -> bool:
     return os.environ.get(f"{variable(name)}_URL") == SERVICE
 
 
+def is_batched(name: str) -> bool:
+    """Return whether `api/<name>` is called by batches. Raises SettingError for another value than 1."""
+    value = os.environ.get(f"{variable(name)}_BATCH")
+    if value not in (None, "", "0", "1"):
+        raise SettingError(
+            f"{variable(name)}_BATCH={value}: expected 1 to call the model by batches. Set 1 or unset it."
+        )
+    return value == "1"
+
+
 def has_address(name: str) -> bool:
     """Return whether the environment names a server for `api/<name>`."""
     return f"{variable(name)}_URL" in os.environ

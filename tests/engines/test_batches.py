@@ -1,0 +1,323 @@
+"""Batch APIs: submitted once, merged into the journal, half the price, and nothing lost or paid twice by any kill or fault."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from mill import Mill
+from proofmill.calls import records
+from proofmill.engines.batches.batch_log import Batch, BatchLog
+from proofmill.planning.plan import RunPlan
+from proofmill.schema.errors import ServiceError, SettingError
+from served import good
+
+PRICE = {"input": 100.0, "output": 200.0}
+ENTRIES = {
+    "problems/p": {"source": "arithmetic", "rows": 12},
+    "api/solver": {
+        "id": "m",
+        "price": PRICE,
+        "price-source": "made up, 2026-11-27",
+        "max-tokens": 100,
+        "max-failed": 1,
+    },
+    "responses/r": {"problems": "problems/p", "model": "api/solver", "attempts": 2, "prompt": "verbatim"},
+}
+
+
+class BatchServer:
+    """A server that speaks files and batches, and single calls. `faults` are popped by the word of a request."""
+
+    def __init__(self, steps=1):
+        self.files, self.batches, self.looked = {}, {}, {}
+        self.paid, self.single, self.steps = [], 0, steps
+        self.faults, self.lock = {}, threading.Lock()
+        self.edit = lambda number, lines: (lines, [])  # (output lines, error lines) of the batch
+        self.ends = lambda number: "completed"
+
+    def fault(self, word):
+        return self.faults.get(word, []) and self.faults[word].pop(0)
+
+    def answer(self, method, path, body, content_type):
+        """Return (status, content); None closes the connection without a reply."""
+        if path == "/v1/chat/completions":
+            self.single += 1
+            self.paid.append(json.dumps(json.loads(body)))
+            return 200, good("singly")
+        if path == "/v1/files":
+            boundary = re.search("boundary=(.*)", content_type)[1].strip('"').encode()
+            part = next(part for part in body.split(b"--" + boundary) if b'name="file"' in part)
+            name = f"file-{len(self.files)}"
+            self.files[name] = part.partition(b"\r\n\r\n")[2].rstrip(b"\r\n") + b"\n"
+            return self.fault("files") or (200, {"id": name, "object": "file", "bytes": 1, "created_at": 1, "filename": "x",
+                                                 "purpose": "batch", "status": "processed"})  # fmt: skip
+        if path == "/v1/batches" and method == "POST":
+            asked = json.loads(body)
+            if (fault := self.fault("create")) and fault != "lost":
+                return fault
+            name = f"batch-{len(self.batches)}"
+            self.batches[name] = asked
+            self.looked[name] = 0
+            self.paid += [
+                json.dumps(json.loads(line)["body"]) for line in self.files[asked["input_file_id"]].splitlines()
+            ]
+            return None if fault == "lost" else (200, self.record(name))
+        if path == "/v1/batches":
+            listed = [self.record(name) for name in reversed(self.batches)]
+            return self.fault("list") or (200, {"object": "list", "data": listed, "has_more": False})
+        if match := re.fullmatch(r"/v1/batches/(batch-\d+)", path):
+            self.looked[match[1]] += 1
+            return self.fault("look") or (200, self.record(match[1]))
+        if match := re.fullmatch(r"/v1/files/(out|err)-batch-(\d+)/content", path):
+            return self.fault("content") or (200, self.results(int(match[2]), match[1]))
+        return 404, {"error": {"message": "no such path"}}
+
+    def record(self, name):
+        number, asked = int(name.partition("-")[2]), self.batches[name]
+        ended = self.looked[name] >= self.steps
+        status = self.ends(number) if ended else "in_progress"
+        return {"id": name, "object": "batch", "endpoint": asked["endpoint"], "input_file_id": asked["input_file_id"],
+                "completion_window": "24h", "status": status, "created_at": 1, "metadata": asked["metadata"],
+                "output_file_id": f"out-{name}" if ended and status != "failed" else None,
+                "error_file_id": f"err-{name}" if ended and self.results(number, "err") else None}  # fmt: skip
+
+    def results(self, number, kind):
+        asked = self.files[self.batches[f"batch-{number}"]["input_file_id"]].splitlines()
+        lines = []
+        for line in map(json.loads, reversed(asked)):  # in another order
+            body = good(f"said {line['body']['seed']}")
+            usage = {"prompt_tokens": 30, "completion_tokens": 10, "total_tokens": 40}
+            reply = {"status_code": 200, "request_id": "r", "body": {**body, "model": "m", "usage": usage}}
+            lines.append({"id": "x", "custom_id": line["custom_id"], "response": reply, "error": None})
+        out, err = self.edit(number, lines)
+        return b"".join(
+            x if isinstance(x, bytes) else f"{json.dumps(x)}\n".encode() for x in (out if kind == "out" else err)
+        )
+
+
+@contextmanager
+def serving(server):
+    """Serve it, and yield the address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_any(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            with server.lock:
+                reply = server.answer(self.command, self.path.partition("?")[0], body, self.headers.get("Content-Type"))
+            if reply is None:
+                self.close_connection = True
+                return
+            content = reply[1] if isinstance(reply[1], bytes) else json.dumps(reply[1]).encode()
+            try:
+                self.send_response(reply[0])
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+            except OSError:
+                self.close_connection = True
+
+        do_GET = do_POST = handle_any
+
+        def log_message(self, *_):
+            pass
+
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    running.daemon_threads = True
+    threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{running.server_port}/v1"
+    running.shutdown()
+    running.server_close()
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """Return a function that makes the responses by a server's batches, with a budget, and returns the mill."""
+
+    def make(server, budget=None):
+        mill = Mill(tmp_path / "results", **ENTRIES)
+        mill.config = (
+            mill.config if budget is None else mill.config.__class__(**{**vars(mill.config), "budget": budget})
+        )
+        with serving(server) as url:
+            monkeypatch.setenv("PROOFMILL_SOLVER_URL", url)
+            monkeypatch.setenv("PROOFMILL_SOLVER_BATCH", "1")
+            monkeypatch.setenv("PROOFMILL_BATCH_SECONDS", "0.02")
+            mill.make("problems/p", "responses/r")
+        return mill
+
+    monkeypatch.setattr("proofmill.engines.batches.batch_engine.LOOK", 0.01)
+    monkeypatch.setattr("proofmill.engines.batches.batch_engine.backoff", lambda _: 0.02)
+    return make
+
+
+def texts(mill) -> list[str]:
+    return [row["text"] for row in mill.table("responses/r").rows()]
+
+
+def test_batch_answers_all_rows_at_half_the_price(made):
+    """One batch, each request once; rows, order and costs are those of single calls at half the price."""
+    server = BatchServer(steps=3)
+    mill = made(server)
+    assert len(server.batches) == 1 and len(server.paid) == len(set(server.paid)) == 24 and server.single == 0
+    assert all(text.startswith("said ") for text in texts(mill)) and len(set(texts(mill))) == 24
+    assert mill.table("responses/r").stamp["cost"] == pytest.approx(24 * (30 * 100 + 10 * 200) / 1e6 / 2)
+    assert BatchLog(mill.table("responses/r").calls, "m").open() == []
+
+
+@pytest.mark.parametrize(
+    ("word", "faults"),
+    [
+        ("files", [(500, {}), (429, {})]),
+        ("create", [(503, {}), (500, {})]),
+        ("create", ["lost"]),
+        ("create", ["lost", (500, {})]),
+        ("list", [(500, {})]),
+        ("look", [(500, {}), (502, b"<html>"), (429, {})]),
+        ("content", [(500, {}), (500, {})]),
+    ],
+)
+def test_fault_of_the_protocol_is_tried_again(made, word, faults):
+    """Nothing is paid twice, also if the server created a batch and its reply was lost."""
+    server = BatchServer()
+    server.faults[word] = faults
+    mill = made(server)
+    assert len(server.paid) == 24 and len(texts(mill)) == 24 and server.single == 0
+
+
+def test_refused_batch_api_says_what_to_do(made):
+    """A server without batches stops the stage at once."""
+    server = BatchServer()
+    server.faults["files"] = [(404, {"error": {"message": "no files here"}})]
+    with pytest.raises(ServiceError, match=r"its batch API fails .*or unset PROOFMILL_SOLVER_BATCH"):
+        made(server)
+
+
+def test_what_a_batch_failed_is_called_singly(made):
+    """Errors, refused statuses, unreadable bodies and empty texts; torn and foreign lines are ignored."""
+
+    def edit(number, lines):
+        failed = [{**line, "response": None, "error": {"code": "x", "message": "y"}} for line in lines[:2]]
+        failed.append({**lines[2], "response": {"status_code": 500, "body": {}}})
+        odd = [{**lines[3], "response": {"status_code": 200, "body": {"choices": 7}}}]
+        odd.append({**lines[4], "response": {"status_code": 200, "body": good("")}})
+        foreign = [{**lines[5], "custom_id": "another"}, b'{"custom_id": "torn', b"\n", b"[1]\n"]
+        return [*lines[5:], *odd, *foreign], failed
+
+    server = BatchServer()
+    server.edit = edit
+    mill = made(server)
+    assert server.single == 5 and texts(mill).count("singly") == 5 and len(server.batches) == 1
+    full, half = (10 * 100 + 2 * 200) / 1e6, 24 * (30 * 100 + 10 * 200) / 1e6 / 2
+    assert full * 5 < mill.table("responses/r").stamp["cost"] < half + 1  # single calls at the full price
+
+
+@pytest.mark.parametrize("status", ["expired", "cancelled", "failed"])
+def test_ended_batch_gives_what_it_has(made, status):
+    """What it did not answer is in a second batch, and singly after that."""
+    server = BatchServer()
+    server.ends = lambda number: status if number == 0 else "completed"
+    server.edit = lambda number, lines: (lines[:10] if number == 0 else lines[:-1], [])
+    mill = made(server)
+    answered = 0 if status == "failed" else 10
+    assert len(server.batches) == 2 and server.single == 1 and len(texts(mill)) == 24
+    second = server.files[server.batches["batch-1"]["input_file_id"]].splitlines()
+    assert len(second) == 24 - answered
+
+
+def test_budget_bounds_the_batches(made):
+    """Batches are cut to what the budget allows; when it is spent, the stage stops with a valid journal."""
+    server = BatchServer()
+    with pytest.raises(SystemExit, match="the budget of"):
+        made(server, budget=0.05)
+    assert 0 < len(server.paid) < 24
+
+
+def test_plan_has_half_the_price(tmp_path, monkeypatch):
+    """Dollars of the plan, with a sentence that says why."""
+    monkeypatch.setenv("PROOFMILL_SOLVER_URL", "http://127.0.0.1:1/v1")
+    entries = {**ENTRIES, "api/solver": {**ENTRIES["api/solver"], "expected-tokens": {"input": 100, "output": 50}}}
+    mill = Mill(tmp_path / "results", **entries)
+    mill.make("problems/p")
+    dollars = []
+    for value in ("0", "1"):
+        monkeypatch.setenv("PROOFMILL_SOLVER_BATCH", value)
+        plan = RunPlan(mill.config, "responses/r", mill.results)
+        dollars.append(plan.totals.dollars.value)
+    assert dollars[1] == dollars[0] / 2 > 0
+    assert "api/solver is called by batches, at half the price and within a day" in "\n".join(plan.lines())
+    monkeypatch.setenv("PROOFMILL_SOLVER_BATCH", "yes")
+    with pytest.raises(SettingError, match="expected 1 to call the model by batches"):
+        RunPlan(mill.config, "responses/r", mill.results).totals  # noqa: B018
+
+
+def test_log_of_batches_survives_a_torn_line(tmp_path):
+    """An unfinished step counts as not taken."""
+    log = BatchLog(tmp_path, "m")
+    log.add("intended", Batch("d1", frozenset({"k1", "k2"})))
+    with open(log.path, "ab") as file:
+        file.write(b'{"model": "m", "step": "crea')
+    assert [(batch.digest, batch.id, batch.keys) for batch in log.open()] == [("d1", None, frozenset({"k1", "k2"}))]
+    log.add("created", Batch("d1", frozenset(), "b-7"))
+    log.add("intended", Batch("d2", frozenset({"k3"})))
+    assert [(batch.digest, batch.id) for batch in log.open()] == [("d1", "b-7"), ("d2", None)]
+    log.add("merged", Batch("d1", frozenset(), "b-7"))
+    assert [batch.digest for batch in log.open()] == ["d2"] and BatchLog(tmp_path, "other").open() == []
+
+
+@pytest.mark.slow
+def test_forty_kills_lose_nothing_and_pay_nothing_twice(tmp_path):
+    """Kill -9 at any moment between submit and merge, next to faults of the server: every request is paid once."""
+    (tmp_path / "config.yaml").write_text(json.dumps({"results": "results", "r": ENTRIES}))
+    server, chance = BatchServer(steps=30), random.Random(7)
+    server.edit = lambda number, lines: (lines, [])
+    job = [sys.executable, "-m", "proofmill.responses", "responses/r"]
+    kills = 0
+    with serving(server) as url:
+        variables = {
+            **os.environ,
+            "PROOFMILL_SOLVER_URL": url,
+            "PROOFMILL_SOLVER_BATCH": "1",
+            "PROOFMILL_BATCH_SECONDS": "0.2",
+        }
+        subprocess.run(
+            [sys.executable, "-m", "proofmill.problems", "problems/p"], cwd=tmp_path, check=True, env=variables
+        )
+        while kills < 40:
+            with server.lock:
+                server.faults = {"create": ["lost"] * chance.randint(0, 1), "look": [(500, {})] * chance.randint(0, 2)}
+            running = subprocess.Popen(
+                job, cwd=tmp_path, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            before, moment = len(server.batches), chance.random()
+            deadline = time.monotonic() + 30
+            # The first kills come around the submission, later ones while it is polled.
+            while time.monotonic() < deadline and running.poll() is None and not server.files and kills < 20:
+                time.sleep(0.005)
+            time.sleep(0.2 * moment if kills < 20 else 1.5 + 2 * moment)
+            running.send_signal(signal.SIGKILL)
+            running.wait()
+            kills += 1
+            with server.lock:
+                if kills < 20 and before == len(server.batches) and chance.random() < 0.5:
+                    server.files.clear()  # as if it had never arrived
+                server.looked = dict.fromkeys(server.looked, 0)
+        with server.lock:
+            server.steps, server.faults = 1, {}
+        done = subprocess.run(job, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(server.paid) == len(set(server.paid)) == 24 and server.single == 0
+    frame = records.frame(tmp_path / "results/calls/responses/r")
+    assert frame.height == 24 and set(frame["reason"]) == {"ok"}
