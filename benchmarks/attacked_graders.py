@@ -98,7 +98,7 @@ def lm_eval_minerva_verify(completions: list[str], answer: list[str]) -> Rewards
 
 def main() -> None:
     """Print a line for each grader."""
-    from proofmill.foreign import attacked
+    from proofmill.graders import foreign_graders as attacked
     from proofmill.schema.errors import ProofmillError
 
     parser = argparse.ArgumentParser(description="Attack public graders.")

@@ -1,4 +1,4 @@
-"""Tasks of inspect_ai with its scorers for final answers, on the problems of proofmill/foreign/attacked.py."""
+"""Tasks of inspect_ai with its scorers for final answers, on the problems of proofmill/graders/foreign_graders.py."""
 
 import ast
 import importlib
@@ -12,7 +12,7 @@ from inspect_ai.solver import generate
 
 def _samples() -> MemoryDataset:
     """Return the problems."""
-    source = (Path(__file__).parents[1] / "src/proofmill/foreign/attacked.py").read_text(encoding="utf-8")
+    source = (Path(__file__).parents[1] / "src/proofmill/graders/foreign_graders.py").read_text(encoding="utf-8")
     (listed,) = [
         node.value
         for node in ast.parse(source).body

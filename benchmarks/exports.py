@@ -4,7 +4,7 @@
 
 Each framework gets an environment of its own below build/exports (from the package index, about 1 GB together), in which
 the package and its wheel are installed. Its scorer or reward grades the attempts; inspect_ai's own command evaluates a
-server that repeats them. NeMo-Gym needs a Python 3.12 (`--python`), and versions that pip does not choose by itself.
+server that repeats them. NeMo-Gym needs a Python 3.12 (`--python`), and versions that pip does not choose.
 """
 
 import argparse

@@ -96,6 +96,8 @@ def test_nested_keys_are_those_of_the_page(run):
     cells = dict(re.findall(r"^\| `([^`]+` \| `\w+)` \| list[^:|]*: (.*) \|$", PAGE, re.MULTILINE))
     for cell, text in cells.items():
         name, key = cell.split("` | `")
+        if name not in COMMANDS:  # `reproduce` needs a publication: tests/publishing/test_reproduction.py
+            continue
         found = json.loads(run(f"{COMMANDS[name]} --json")[1])[key]
         listed = set(re.findall(r"`([a-z_]+)`", re.sub(r"\([^)]*\)", "", text)))
         assert all(listed <= set(each) | {"rows_n", "stamp", "rows"} for each in found), (cell, found)

@@ -20,6 +20,7 @@ ORDER = [
         "text",
         "runtime",
         "public_data",
+        "foreign",
         "answers",
         "rewards",
         "synthetic",
@@ -29,7 +30,7 @@ ORDER = [
     ),
     *("metrics", "prompts", "selfplay_tasks", "filters", "sources", "calls", "graders", "scaffolds"),
     *("config", "artifacts", "training", "engines", "kinds"),
-    *("publishing", "planning", "analysis", "viewer", "cli", "__main__"),
+    *("publishing", "planning", "exports", "analysis", "viewer", "cli", "__main__"),
 ]
 MOST_FILES = {"cli": 24}  # one module a command; 15 in other folders
 MOST_LINES = 400

@@ -84,7 +84,7 @@ COMMANDS = {
         "publish nano --to my-group/nano --dry-run /tmp/nano",
     ),
     "reproduce": Command(
-        "derive published tables anew from their published model outputs, without a call, and compare every value",
+        "derive published tables again from their published model outputs, without a call, and compare every value",
         "reproduce my-group/nano-tables --only scores/nano",
     ),
     "export": Command(

@@ -48,7 +48,7 @@ def test_copies_in_other_words_are_found_with_both_texts(mill, tmp_path):
     }
     assert {(r["method"], r["reason"]) for r in rows.values()} == {("embedding", "ok")}
     assert rows["reworded"]["span"] == f"{REWORDED} ~ {BOATS}" and 0.85 <= rows["reworded"]["similarity"] < 1
-    assert table.stamp["counts"] == {"rows": 4, "embedding": 2}
+    assert table.stamp["counts"] == {"searched": 4, "embedding": 2}
     assert table.stamp["relies_on"] == {"vectors": MINILM_VECTORS} and table.stamp["cost"] == 0
 
 

@@ -236,7 +236,7 @@ def test_judge_decides_about_the_nearest_vectors(mill, tmp_path, monkeypatch):
         table = overlaps_of(mill, entries, **ENTRY | entry)
     (row,) = table.rows()
     assert (row["problem"], row["method"], row["reason"]) == ("reworded", "judge", "ok") and row["similarity"] > 0.9
-    assert table.stamp["counts"] == {"rows": 2, "judged": 1, "judge": 1}
+    assert table.stamp["counts"] == {"searched": 2, "judged": 1, "judge": 1}
     pair = {"problems": ["problems/train"], "against": ["problems/bench"]}
     config = mill(
         {**entries, "overlaps/o": {**pair, **ENTRY, "methods": entry["methods"], "model": "api/referee"}}
@@ -313,4 +313,4 @@ def test_kill_pays_for_no_vector_twice(tmp_path, monkeypatch):
     in_flight = 2
     assert len(inputs) - len(set(inputs)) <= in_flight
     assert sum(map(len, set(inputs))) == 608
-    assert Table("overlaps/o", tmp_path / "results").stamp["counts"] == {"rows": 600}
+    assert Table("overlaps/o", tmp_path / "results").stamp["counts"] == {"searched": 600}

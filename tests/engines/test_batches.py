@@ -226,7 +226,7 @@ def test_what_a_batch_failed_is_called_singly(made):
 
 @pytest.mark.parametrize("status", ["expired", "cancelled", "failed"])
 def test_ended_batch_gives_what_it_has(made, status):
-    """What it did not answer is in a second batch, and singly after that."""
+    """Rows without an answer are in a second batch, and singly after that."""
     server = BatchServer()
     server.ends = lambda number: status if number == 0 else "completed"
     server.edit = lambda number, lines: (lines[:10] if number == 0 else lines[:-1], [])

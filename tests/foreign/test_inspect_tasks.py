@@ -12,6 +12,7 @@ import pytest
 from mill import ROOT, Mill
 from proofmill.foreign import inspect_tasks
 from proofmill.graders.submissions import Submission
+from proofmill.graders.verdicts import Verdict
 from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.errors import SettingError, TableError
 from proofmill.schema.reasons import Reason
@@ -44,8 +45,10 @@ def read(name: str) -> list[dict]:
 def grade(name: str, *texts: str) -> list:
     """Return the verdicts on texts for the first problem of a task."""
     gold = read(name)[0]["answer"]
-    with inspect_tasks.grading() as check:
-        return [*check([Submission("x", gold, None, text) for text in texts])]
+    return [
+        Verdict(grade, 1, reason, text)
+        for grade, reason, text in inspect_tasks.grade([Submission("x", gold, None, text) for text in texts])
+    ]
 
 
 def test_interpreter_must_be_named(monkeypatch):
@@ -67,9 +70,8 @@ def test_interpreter_without_inspect_is_reported(monkeypatch):
 
 def test_other_problems_are_unscored():
     """A problem with an answer of its own is not of a task."""
-    with inspect_tasks.grading() as check:
-        verdicts = [*check([Submission("x", answer, None, "7") for answer in ("7", None, '{"a": 1}')])]
-    assert [(verdict.grade, verdict.reason) for verdict in verdicts] == [(None, Reason.NO_GOLD)] * 3
+    graded = inspect_tasks.grade([Submission("x", answer, None, "7") for answer in ("7", None, '{"a": 1}')])
+    assert [(grade, reason) for grade, reason, _ in graded] == [(None, Reason.NO_GOLD)] * 3
 
 
 @pytest.mark.long
@@ -109,12 +111,11 @@ def test_other_version_or_file_does_not_grade(tmp_path):
     gold = json.loads(read("sums")[0]["answer"])
     copy = tmp_path / "tasks.py"
     shutil.copy(TASKS, copy)
-    with inspect_tasks.grading() as check:
-        with pytest.raises(SettingError, match="the problems of sums were read with inspect_ai 0"):
-            [*check([Submission("x", json.dumps({**gold, "versions": "inspect_ai 0.0.1"}), None, "0")])]
-        copy.write_text(copy.read_text() + "\n# changed\n")
-        with pytest.raises(SettingError, match="has changed since its problems were read"):
-            [*check([Submission("x", json.dumps({**gold, "path": str(copy)}), None, "0")])]
+    with pytest.raises(SettingError, match="the problems of sums were read with inspect_ai 0"):
+        inspect_tasks.grade([Submission("x", json.dumps({**gold, "versions": "inspect_ai 0.0.1"}), None, "0")])
+    copy.write_text(copy.read_text() + "\n# changed\n")
+    with pytest.raises(SettingError, match="has changed since its problems were read"):
+        inspect_tasks.grade([Submission("x", json.dumps({**gold, "path": str(copy)}), None, "0")])
 
 
 @pytest.mark.long

@@ -361,7 +361,7 @@ def test_publishing_makes_one_commit_for_each_repository(small, hub):
 
 
 def test_published_answers_reproduce_all_tables(small, hub):
-    """A download of the dataset is enough: each table but those of weights is derived anew, without a call."""
+    """A download of the dataset is enough: each table but those of weights is derived again, without a call."""
     publish(small, answers=True)
     outcomes = {outcome.name: outcome.state for outcome in reproduction.reproduce(TABLES)}
     assert {name for name, state in outcomes.items() if state == "taken"} == {"base/tiny", "sft/cold"}

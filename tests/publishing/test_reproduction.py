@@ -1,4 +1,4 @@
-"""Published tables, derived anew from their answers: equal to the last digit, or the first row that differs is named."""
+"""Published tables, derived again from their answers: equal to the last digit, or the first row that differs is named."""
 
 import shutil
 import sys

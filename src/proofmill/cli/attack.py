@@ -71,15 +71,16 @@ def run(options: argparse.Namespace) -> None:
 
 def _foreign_lines(options: argparse.Namespace) -> Iterator[str]:
     """Yield what attacks earn from a grader of others."""
-    from proofmill.foreign import attacked
-    from proofmill.graders import robustness
+    from proofmill.graders import foreign_graders, robustness
 
     if options.reward:
         problems = Path(options.problems) if options.problems else None
-        results = attacked.attack_reward(options.reward, options.python, problems, options.rows, not options.texts)
+        results = foreign_graders.attack_reward(
+            options.reward, options.python, problems, options.rows, not options.texts
+        )
     else:
         path, _, name = options.task.rpartition("@")
-        results = attacked.attack_task(name, Path(path) if path else None, options.rows)
+        results = foreign_graders.attack_task(name, Path(path) if path else None, options.rows)
     yield options.reward or options.task
     yield from robustness.lines(results)
 

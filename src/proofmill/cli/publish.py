@@ -13,7 +13,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="+", default=[], help="only these artifacts of the recipes, <kind>/<name>")
     parser.add_argument("--private", action="store_true", help="create new repositories as private")
     parser.add_argument(
-        "--with-answers", action="store_true", help="add the model outputs, so that others can derive every number anew"
+        "--with-answers",
+        action="store_true",
+        help="add the model outputs, so that others can derive every number again",
     )
     parser.add_argument(
         "--any-license", action="store_true", help="with --with-answers, although the license of a source is not known"

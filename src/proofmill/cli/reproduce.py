@@ -1,4 +1,4 @@
-"""`proofmill reproduce`: derive published tables anew from their published answers."""
+"""`proofmill reproduce`: derive published tables again from their published answers."""
 
 import argparse
 import sys

@@ -1,7 +1,7 @@
 """Build a NeMo-Gym resources server (version 0.4) from an exported package; it grades the last message of a response.
 
 A reward is the share of the points. An attempt without a verdict is HTTP 503 with the reason, so its rollout fails and is
-not learned from as 0.
+not trained on as 0.
 """
 
 import asyncio

@@ -51,12 +51,12 @@ class GradedTasks:
         if paths := [str(self.folder / path) for path in self.settings["plugins"]]:
             plugins.add(paths)
         declared = {
-            name: entry_from(kind_of(name), self._located(fields)) for name, fields in self.settings["declared"].items()
+            name: entry_from(kind_of(name), self._locate(fields)) for name, fields in self.settings["declared"].items()
         }
-        prompt = self._located({"prompt": self.settings["prompt"]})["prompt"]
+        prompt = self._locate({"prompt": self.settings["prompt"]})["prompt"]
         return SubmissionGrader(self.settings["grader"], prompt, declared, self.settings["schemes"]).__enter__()
 
-    def _located(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def _locate(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Return fields of an entry with the place of a prompt that the package brings."""
         prompt = fields.get("prompt")
         return {**fields, "prompt": str(self.folder / prompt)} if prompt and prompt.endswith(".md") else fields

@@ -44,7 +44,7 @@ SOURCE = Path(proofmill.__file__).parent
 
 @dataclass(frozen=True)
 class Framework:
-    """What a framework needs: its distribution, the module with our adapter, and the text of the package's module."""
+    """A framework: its distribution, the text of a package's module for it, and how to run it."""
 
     requires: str
     module: Callable[[str], str]
@@ -169,11 +169,11 @@ class Package:
         files = self._own_files
         grader = {
             "grader": self.aim.grader,
-            "prompt": self._located(self.aim.prompt),
+            "prompt": self._locate(self.aim.prompt),
             "schemes": any(schemes for _, schemes in self.aim.tables),
             "plugins": [f"plugins/{path}" for path in plugins.list_files()[0] if f"plugins/{path}" in files],
             "declared": {
-                other: self._located_fields(json.loads(references.canonical(entry)))
+                other: self._locate_fields(json.loads(references.canonical(entry)))
                 for other, entry in self._used.items()
             },
         }
@@ -200,7 +200,7 @@ class Package:
 
     def _tasks(self) -> Iterator[dict[str, Any]]:
         """Yield the problems that the grader can grade, each once, with the messages that a solver gets."""
-        prompt, system = self._asked()
+        prompt, system = self._find_prompt()
         seen: set[str] = set()
         for problems, schemes in self.aim.tables:
             by_problem = schemes_of(lambda name: Table(name, self.results), schemes) if schemes else None
@@ -220,7 +220,7 @@ class Package:
                     "messages": [*system, {"role": "user", "content": content}],
                 }
 
-    def _asked(self) -> tuple[str, list[dict[str, str]]]:
+    def _find_prompt(self) -> tuple[str, list[dict[str, str]]]:
         """Return the prompt that a solver gets, and its system message, if any."""
         entry = self.config.entries[self.aim.name]
         if kind_of(self.aim.name) == "scores":
@@ -267,20 +267,20 @@ class Package:
                 f"export {self.aim.name}: the text of `{published[0]}` is published elsewhere and not copied; expected a rubric of "
                 "this project or of your own. Set another one."
             )
-        files = {str(self._located(name)): path for name, path in own.items()}
+        files = {str(self._locate(name)): path for name, path in own.items()}
         if parts_of(Grades("", grader=self.aim.grader), self.config.declared):
             files |= {f"plugins/{path}": file for path, file in plugins.list_files()[1].items()}
         return files
 
-    def _located(self, prompt: str | None) -> str | None:
+    def _locate(self, prompt: str | None) -> str | None:
         """Return a rubric's name, or its path in the package."""
         if prompt is None or not templates.is_path(prompt):
             return prompt
         return f"prompts/{digest(prompt)[:8]}-{Path(prompt).name}"
 
-    def _located_fields(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def _locate_fields(self, fields: dict[str, Any]) -> dict[str, Any]:
         prompt = fields.get("prompt")
-        return {**fields, "prompt": self._located(prompt)} if prompt else fields
+        return {**fields, "prompt": self._locate(prompt)} if prompt else fields
 
     # ---------------------------------------------------------------------------------------------------------- files
 

@@ -4,7 +4,6 @@ PROOFMILL_FOREIGN_SECONDS for each start (600), and PROOFMILL_FOREIGN_GB of memo
 """
 
 import json
-import resource
 import subprocess
 import tempfile
 from pathlib import Path
@@ -22,6 +21,8 @@ class ChildError(Exception):
 
 def run(python: str, program: Path, request: dict[str, Any], folder: Path | None = None) -> dict[str, Any]:
     """Return the reply of a program. Raises SettingError if `python` cannot be started, ChildError without a reply."""
+    import resource  # not on Windows, where recipes can be read
+
     seconds = environment.seconds("PROOFMILL_FOREIGN_SECONDS", SECONDS)
     limit = int((environment.number("PROOFMILL_FOREIGN_GB", float) or GIGABYTES) * 2**30)
     with tempfile.TemporaryDirectory(prefix="proofmill-") as scratch:

@@ -56,7 +56,7 @@ class Stored(ModelAPI):
 
 
 @modelapi("stored")
-def stored():
+def use_stored():
     """Return the class of the model."""
     return Stored
 

@@ -17,15 +17,12 @@ Differences from `inspect eval`:
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from proofmill.foreign import children
 from proofmill.foreign.children import ChildError
-from proofmill.graders.submissions import Submission
-from proofmill.graders.verdicts import Verdict
 from proofmill.public_data.locations import local_path
 from proofmill.runtime.progress import log
 from proofmill.schema.entries.problem_entries import Problems
@@ -38,7 +35,7 @@ CHILD = Path(__file__).with_name("inspect_child.py")
 PYTHON = "PROOFMILL_INSPECT_PYTHON"
 AT_ONCE = 100  # attempts scored by one child
 REASONS = {"grader_failed": Reason.NO_VERDICT, "refusal": Reason.REFUSED, "no_response": Reason.EMPTY}
-Check = Callable[[Sequence[Submission]], Iterator[Verdict]]
+Graded = tuple[float | None, Reason, str]  # share of the points, or None with the reason; text
 
 
 def problems(entry: Problems) -> Iterator[dict[str, Any]]:
@@ -87,31 +84,25 @@ def problems(entry: Problems) -> Iterator[dict[str, Any]]:
         log(name, f"its solver sends a system message; set it as `system` of the responses: {short(min(systems))}")
 
 
-@contextmanager
-def grading() -> Iterator[Check]:
-    """Open the grader: a child process for AT_ONCE attempts at a task."""
-    yield _grade
-
-
-def _grade(submissions: Sequence[Submission]) -> Iterator[Verdict]:
-    verdicts: dict[int, Verdict] = {}
+def grade(submissions: Sequence[Any]) -> Iterator[Graded]:
+    """Yield the grade of each submission (graders.Submission) as a share of 1, its reason, and the scorer's text."""
+    graded: dict[int, Graded] = {}
     by_task: dict[str, list[int]] = {}
     for place, submission in enumerate(submissions):
         gold = _read_gold(submission.answer)
         if gold is None:
-            verdicts[place] = Verdict(None, 1, Reason.NO_GOLD, "not a problem of `source: inspect-task`")
+            graded[place] = None, Reason.NO_GOLD, "not a problem of `source: inspect-task`"
         else:
             by_task.setdefault(json.dumps({key: gold[key] for key in gold if key != "sample"}), []).append(place)
     for task, places in by_task.items():
         for start in range(0, len(places), AT_ONCE):
             part = places[start : start + AT_ONCE]
-            graded = _grade_by(json.loads(task), [submissions[place] for place in part])
-            verdicts |= dict(zip(part, graded, strict=True))
-    return (verdicts[place] for place in range(len(submissions)))
+            graded |= dict(zip(part, _grade_by(json.loads(task), [submissions[place] for place in part]), strict=True))
+    return (graded[place] for place in range(len(submissions)))
 
 
-def _grade_by(task: dict[str, Any], submissions: Sequence[Submission]) -> list[Verdict]:
-    """Return the verdicts of one task. If the child fails for several attempts, each gets a child of its own."""
+def _grade_by(task: dict[str, Any], submissions: Sequence[Any]) -> list[Graded]:
+    """Grade submissions to one task. If the child fails for several attempts, each gets a child of its own."""
     path = task["path"] and str(local_path(task["path"]))
     if path and file_sha256(Path(path)) != task["sha256"]:
         raise SettingError(f"{path}: has changed since its problems were read; expected the same file. Rebuild them.")
@@ -128,25 +119,23 @@ def _grade_by(task: dict[str, Any], submissions: Sequence[Submission]) -> list[V
         reply = run({"name": task["task"], "path": path, "attempts": attempts})
     except ChildError as error:
         if len(submissions) > 1:
-            return [verdict for each in submissions for verdict in _grade_by(task, [each])]
-        return [Verdict(None, 1, Reason.NO_VERDICT, f"the scorer failed: {error}")]
+            return [graded for each in submissions for graded in _grade_by(task, [each])]
+        return [(None, Reason.NO_VERDICT, f"the scorer failed: {error}")]
     if reply["versions"] != task["versions"]:
         raise SettingError(
             f"{PYTHON}: has {reply['versions']}, and the problems of {task['task']} were read with {task['versions']}; expected the "
             "same. Install those versions, or rebuild the problems."
         )
-    return [_verdict(grade) for grade in reply["grades"]]
+    return [_read_grade(grade) for grade in reply["grades"]]
 
 
-def _verdict(grade: dict[str, Any]) -> Verdict:
-    value, reason = grade["value"], REASONS.get(grade["reason"], Reason.OK)
+def _read_grade(grade: dict[str, Any]) -> Graded:
+    value, reason = grade["value"], REASONS.get(grade["reason"], Reason.NO_VERDICT)
     if value is None:
-        return Verdict(
-            None, 1, Reason.NO_VERDICT if reason == Reason.OK else reason, f"{grade['reason']}: {grade['text']}"
-        )
+        return None, reason, f"{grade['reason']}: {grade['text']}"
     if not 0 <= value <= 1:
-        return Verdict(None, 1, Reason.OFF_SCALE, f"{value:g}: {grade['text']}")
-    return Verdict(float(value), 1, Reason.OK, grade["text"])
+        return None, Reason.OFF_SCALE, f"{value:g}: {grade['text']}"
+    return float(value), Reason.OK, grade["text"]
 
 
 def _read_gold(answer: str | None) -> dict[str, Any] | None:

@@ -57,7 +57,7 @@ class Publication:
     names: Sequence[str]
     private: Private
     scratch: Path
-    answers: bool = False  # with the outputs behind the tables, so that they can be derived anew
+    answers: bool = False  # with the outputs behind the tables, so that they can be derived again
 
     def repositories(self) -> list[Repository]:
         """Return the repository of tables, then those of models. Raises SettingError for an invalid id."""

@@ -1,4 +1,4 @@
-"""Derive published tables anew from their published model outputs, without a call, and compare every value.
+"""Derive published tables again from their published model outputs, without a call, and compare every value.
 
     proofmill reproduce FOLDER            what `publish --with-answers --dry-run` wrote, or a clone of the dataset
     proofmill reproduce NAMESPACE/NAME    a dataset of the hub
@@ -127,7 +127,7 @@ def alike(own: Any, published: Any) -> bool:
 
 
 def reproduce(source: str, only: Sequence[str] = ()) -> list[Outcome]:
-    """Derive the tables of a publication in a folder or on the hub, and return the outcome of each, with progress logged.
+    """Compute the tables of a publication in a folder or on the hub, and return the outcome of each, with progress logged.
 
     Raises SettingError for a source without tables, or unknown names in `only`.
     """
@@ -165,7 +165,7 @@ def _fetch(source: str, scratch: Path) -> Path:
 
 
 def derive(table: Table) -> Outcome:
-    """Derive one published table from its parents and outputs, and compare it."""
+    """Compute one published table from its parents and outputs, and compare it."""
     try:
         for _ in table.stream():
             pass

@@ -98,7 +98,7 @@ class BatchEngine(ApiEngine):
         for file in filter(None, (record.output_file_id, record.error_file_id)):
             content = (await self._client.files.content(file)).content
             for line in content.split(b"\n"):
-                with suppress(ValueError, TypeError):  # a torn line: its request is asked again
+                with suppress(ValueError, TypeError):  # a torn line: its request is repeated
                     found.append(dict(json.loads(line)))
         return found
 

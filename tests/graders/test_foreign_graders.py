@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from proofmill import __main__ as command
-from proofmill.foreign import attacked
+from proofmill.graders import foreign_graders as attacked
 from proofmill.schema.errors import SettingError
 from served import good, server
 

@@ -1,7 +1,7 @@
 """Attack graders of others: a reward function, or a task of inspect_ai, by the attacks of this project.
 
     proofmill attack --reward trl.rewards:accuracy_reward
-    proofmill attack --reward mine.py:reward --python env/bin/python --problems problems.jsonl
+    proofmill attack --reward FILE.py:reward --python env/bin/python --problems problems.jsonl
     proofmill attack --task inspect_evals/gsm8k
 
 A reward function is called as TRL, open-r1 and others do: lists of `completions`, `prompts`, `solution`, `answer` and more.
@@ -26,7 +26,7 @@ from proofmill.schema.errors import SettingError
 from proofmill.schema.reasons import Reason
 from proofmill.sources.loaders import SOURCES
 
-CHILD = Path(__file__).with_name("reward_child.py")
+CHILD = Path(children.__file__).with_name("reward_child.py")
 # Problems with short answers of several forms, if no others are given.
 PROBLEMS = (
     ("What is $12 \\cdot 7$?", "84"),
@@ -43,7 +43,7 @@ PROBLEMS = (
 def attack_reward(
     reference: str, python: str | None, problems: Path | None, rows: int, talk: bool
 ) -> list[AttackResult]:
-    """Attack a reward function. Raises SettingError if it cannot be called at all."""
+    """Test a reward function with attacks. Raises SettingError if it cannot be called at all."""
     attempts = robustness.attempts(_targets(problems, rows))
 
     def call(some: Sequence[AttackText]) -> list[Any]:
@@ -76,7 +76,7 @@ def attack_reward(
 
 
 def attack_task(name: str, path: Path | None, rows: int) -> list[AttackResult]:
-    """Attack the scorer of a task of inspect_ai, on its own samples."""
+    """Test the scorer of a task of inspect_ai, on its own samples."""
     entry = Problems(source="inspect-task", id=name, path=str(path) if path else None, rows=rows)
     samples = {row["problem"]: row for row in inspect_tasks.problems(entry)}
     targets = [_target(row["problem"], row["statement"], row["solution"], row["solution"]) for row in samples.values()]
@@ -85,8 +85,8 @@ def attack_task(name: str, path: Path | None, rows: int) -> list[AttackResult]:
         Submission(a.target.statement, samples[a.target.problem]["answer"], None, a.text, question_type="answer")
         for a in attempts
     ]
-    with inspect_tasks.grading() as check:
-        return robustness.sum_points(attempts, check(submissions))
+    graded = inspect_tasks.grade(submissions)
+    return robustness.sum_points(attempts, (Verdict(grade, 1, reason, text) for grade, reason, text in graded))
 
 
 def _targets(problems: Path | None, rows: int) -> list[Target]:
