@@ -1,7 +1,7 @@
 """Attack graders of others: a reward function, or a task of inspect_ai, by the attacks of this project.
 
     proofmill attack --reward trl.rewards:accuracy_reward
-    proofmill attack --reward FILE.py:reward --python env/bin/python --problems problems.jsonl
+    proofmill attack --reward my/rewards.py:reward --python env/bin/python --problems problems.jsonl
     proofmill attack --task inspect_evals/gsm8k
 
 A reward function is called as TRL, open-r1 and others do: lists of `completions`, `prompts`, `solution`, `answer` and more.
