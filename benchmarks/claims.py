@@ -59,9 +59,12 @@ class Results:
                 self.groups[name] = groups = seeds.group(tables, entry)
                 self.rows[name], settled = scores.score_groups(groups, entry)
                 self.settled[name] = {claim.name: claim.to_stamp() for claim in settled}
-        for point in (each for recipe in (RECIPE, IDLE) for each in seeds.read_trainings(recipe, folder)):
-            by_seed = self.curves.setdefault((without_seed(point["name"]), point["metric"]), {})
-            by_seed.setdefault(point["seed"], []).append((point["step"], point["value"]))
+        for recipe in (RECIPE, IDLE):
+            known = {*self.curves}  # trainings of both recipes count once
+            for point in seeds.read_trainings(recipe, folder):
+                if (key := (without_seed(point["name"]), point["metric"])) not in known:
+                    by_seed = self.curves.setdefault(key, {})
+                    by_seed.setdefault(point["seed"], []).append((point["step"], point["value"]))
         self.entries = config.entries
 
     def seeds(self, name: str) -> list[int]:

@@ -277,7 +277,7 @@ def test_log_of_batches_survives_a_torn_line(tmp_path):
     assert [batch.digest for batch in log.open()] == ["d2"] and BatchLog(tmp_path, "other").open() == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_forty_kills_lose_nothing_and_pay_nothing_twice(tmp_path):
     """Kill -9 at any moment between submit and merge, next to faults of the server: every request is paid once."""
     (tmp_path / "config.yaml").write_text(json.dumps({"results": "results", "r": ENTRIES}))
