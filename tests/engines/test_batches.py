@@ -237,6 +237,21 @@ def test_ended_batch_gives_what_it_has(made, status):
     assert len(second) == 24 - answered
 
 
+def test_answers_to_requests_of_a_later_moment_are_kept(made, monkeypatch):
+    """A rerun that reads its requests in smaller parts merges a batch in parts, and pays for none again."""
+    server = BatchServer()
+    server.ends = lambda number: "in_progress"
+    with pytest.raises(ServiceError), monkeypatch.context() as patch:
+        server.faults["look"] = [(404, {"error": {"message": "away"}})]
+        patch.setattr("proofmill.engines.batches.batch_engine.MOST", 24)
+        made(server)
+    server.ends = lambda number: "completed"
+    monkeypatch.setattr("proofmill.engines.batches.batch_engine.MOST", 7)
+    mill = made(server)
+    assert len(server.batches) == 1 and len(server.paid) == 24 and server.single == 0
+    assert len(set(texts(mill))) == 24 and BatchLog(mill.table("responses/r").calls, "m").open() == []
+
+
 def test_budget_bounds_the_batches(made):
     """Batches are cut to what the budget allows; when it is spent, the stage stops with a valid journal."""
     server = BatchServer()

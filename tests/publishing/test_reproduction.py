@@ -103,6 +103,15 @@ def test_table_without_its_source_is_taken(copy):
     assert (outcome.state, outcome.why) == ("taken", "its parent schemes/bench is not published")
 
 
+def test_error_of_the_publication_is_a_difference(copy):
+    """A table whose derivation fails, without a file or plugin that is missing here, is not taken as published."""
+    table = Table("grades/cold", copy / "results")
+    rows, stamp = table.rows(kept=False), dict(table.stamp)
+    table.write(rows, {**stamp, "entry": {**stamp["entry"], "grader": "api/none"}})
+    (outcome,) = reproduce(str(copy), ["grades/cold"])
+    assert outcome.state == "differs"
+
+
 def test_other_versions_are_named(copy, monkeypatch):
     """If a table differs, so do the things that may be the cause."""
     path = copy / "results/calls/grades/cold/00001.parquet"

@@ -34,7 +34,7 @@ from proofmill.schema.reasons import Reason, StopReason
 CHILD = Path(__file__).with_name("inspect_child.py")
 PYTHON = "PROOFMILL_INSPECT_PYTHON"
 AT_ONCE = 100  # attempts scored by one child
-REASONS = {"grader_failed": Reason.NO_VERDICT, "refusal": Reason.REFUSED, "no_response": Reason.EMPTY}
+REASONS = {"grader_failed": Reason.NO_VERDICT, "refusal": Reason.REFUSED, "no_response": Reason.NO_OUTPUT}
 Graded = tuple[float | None, Reason, str]  # share of the points, or None with the reason; text
 
 

@@ -185,8 +185,15 @@ def derive(table: Table) -> Outcome:
         import_module(f"proofmill.{table.kind}").main(replace(entry, **relaxed), job)
     except MissingAnswer as error:
         return Outcome(table.name, "differs", f"{error}{_differences(stamp)}", 0, 0)
+    except (LookupError, TypeError, ValueError) as error:  # of a stamp that no version of proofmill wrote
+        return Outcome(
+            table.name, "differs", f"its entry cannot be derived: {type(error).__name__}: {shorten(str(error))}"
+        )
     except ProofmillError as error:
-        return Outcome(table.name, "taken", f"it cannot be derived here: {shorten(str(error))}", table.height)
+        # A file, a dataset of the hub or a plugin may be missing here; any other fault is one of the publication.
+        outside = stamp["sources"] or stamp["entry"].get("id") or stamp.get("plugins")
+        state = "taken" if outside else "differs"
+        return Outcome(table.name, state, f"it cannot be derived here: {shorten(str(error))}", table.height)
     if job.fault:
         return Outcome(
             table.name, "differs", f"{job.fault}{_differences(stamp, own)}", job.rows_compared, len(job.seen)

@@ -144,7 +144,7 @@ class BatchRun:
                 await self._finish(batch)
             if not needed:  # other jobs hold the budget
                 await asyncio.sleep(LOOK)
-        for batch in self.open:
+        for batch in self.open:  # only after a stop
             log(self.engine.name, f"batch {batch.id} continues at the server; a rerun merges it")
 
     def _find_uncovered(self) -> list[ModelRequest]:
@@ -210,8 +210,10 @@ class BatchRun:
 
     async def _merge(self, batch: Batch, record: Any) -> None:
         failed: list[ModelRequest] = []
+        later: set[str] = set()  # answered requests that this run has not made yet
         for line in await self._call(lambda: self.engine.lines(record)):
-            if (request := self.waiting.get(str(line.get("custom_id")))) is None:
+            if (request := self.waiting.get(key := str(line.get("custom_id")))) is None:
+                later |= {key} & batch.keys - self.asking.journal.keys
                 continue
             output = self.engine.read_line(line, request)
             del self.waiting[request.key]
@@ -224,9 +226,11 @@ class BatchRun:
             self.asking.take(request, output)
         self.asking.journal.sync()
         self.asking.budget.settle(batch.reserved)
-        self.log.add("merged", batch)
-        self.open.remove(batch)
         unanswered = batch.keys & self.waiting.keys()
+        batch.keys, batch.reserved = frozenset(later), 0.0
+        if not later:
+            self.log.add("merged", batch)
+            self.open.remove(batch)
         self.left.update(unanswered)
         failed += [self.waiting.pop(key) for key in sorted(unanswered) if self.left[key] >= TIMES]
         why = "; ".join(str(error.message) for error in (record.errors and record.errors.data) or ())
