@@ -22,18 +22,22 @@ from typing import Any
 import polars as pl
 
 from proofmill.answers.verifier import Verifier
-from proofmill.artifacts import jobs
+from proofmill.artifacts import jobs, joins
 from proofmill.artifacts.contents import ROW_GROUP
 from proofmill.artifacts.jobs import Job
 from proofmill.artifacts.joins import ById
 from proofmill.filters import problem_filters
-from proofmill.filters.problem_filters import Decontamination
+from proofmill.filters.remembering_filters import Decontamination
+from proofmill.graders import verifiers
 from proofmill.graders.code_grading import state_tests
+from proofmill.graders.submissions import OF_PROBLEM, Submission
+from proofmill.prompts import templates
 from proofmill.public_data.locations import local_path
 from proofmill.runtime.progress import Progress, log
 from proofmill.schema.columns import COLUMNS
-from proofmill.schema.entries.problem_entries import Problems
+from proofmill.schema.entries.problem_entries import GRADED, Problems
 from proofmill.schema.errors import TableError
+from proofmill.schema.fields import require
 from proofmill.schema.ids import digest
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Reason
@@ -95,13 +99,30 @@ def _rows(entry: Problems, job: Job) -> Iterator[dict]:
     if "/" in entry.source:
         rows = islice(job.parent(entry.source).stream(), entry.rows)
     else:
-        loaded = _without_folder(islice(SOURCES[entry.source].load(entry), entry.rows), entry)
-        rows = _with_ids(loaded)
+        loaded = _attempts(entry, job) if entry.source == GRADED else SOURCES[entry.source].load(entry)
+        rows = _with_ids(_without_folder(islice(loaded, entry.rows), entry))
     if entry.date:
         rows = ({**row, "date": row["date"] or str(entry.date)} for row in rows)
     if entry.also:
         rows = _once(rows, [(name, job.parent(name).stream()) for name in entry.also])
     return ({**row, "question_type": entry.question_type} for row in rows) if entry.question_type else rows
+
+
+OF_RESPONSE = ("text", "reasoning", "stop_reason", "reason")
+OF_GRADE = ("grade", "max_points", "reason", "verdict")
+
+
+def _attempts(entry: Problems, job: Job) -> Iterator[dict]:
+    """Yield a problem for each graded attempt: to grade it as a judge."""
+    prompt, grades = templates.prompt(require(entry.prompt)), require(entry.grades)
+    responses = job.parent(grades).stamp["entry"]["responses"]
+    schemes = ById(job.parent(entry.schemes), "problem", "scheme", "dropped") if entry.schemes else {}
+    of_problem = (*OF_PROBLEM, "level", "year", "tags", "date")
+    for response, problem, grade in joins.attempts(job.parent, responses, OF_RESPONSE, of_problem, grades, OF_GRADE):
+        submission = Submission.of(response, problem, schemes.get(response["problem"]))
+        shared = {name: problem[name] for name in ("level", "year", "tags", "date")}
+        own = {"problem": response["response"], "question_type": "answer", "origin": f"{grades}#{response['problem']}"}
+        yield {**shared, **own, **verifiers.to_problem(prompt, submission, require(grade))}
 
 
 def _once(own: Iterator[dict], further: list[tuple[str, Iterator[dict]]]) -> Iterator[dict]:

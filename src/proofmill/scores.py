@@ -234,7 +234,7 @@ def name_sampling(grades: str, responses: Mapping) -> str:
 def name_grader(graded: Mapping) -> str:
     """Return the grader's name; for a single judge with its prompt, which distinguishes such graders."""
     prompted = kind_of(graded["grader"]) == "api" and graded["grader_prompt"]
-    return f"{graded['grader']} ({graded['grader_prompt']})" if prompted else graded["grader"]
+    return f"{graded['grader']} ({graded['grader_prompt']})" if prompted else without_seed(graded["grader"])
 
 
 def _merge(groups: Mapping[Cell, Rows], how: str) -> dict[Cell, Rows]:

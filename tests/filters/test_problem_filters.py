@@ -5,7 +5,8 @@ import re
 import pytest
 
 from proofmill.filters import problem_filters
-from proofmill.filters.problem_filters import FILTERS, Decontamination, ready, refusal
+from proofmill.filters.problem_filters import FILTERS, ready, refusal
+from proofmill.filters.remembering_filters import Decontamination
 from proofmill.text.question_types import asks
 
 OK = {
@@ -29,6 +30,7 @@ ROW = {
     "year": 2011,
     "date": "2011-07-18",
     "tags": [],
+    "level": "hard",
     "label": OK,
     "rate": 0.5,
 }
@@ -54,6 +56,8 @@ def refused(item, **changed) -> str | None:
         {"not-after": 2011},
         {"dated": ["2011-07-18", "2011-07-19"]},
         {"origin": ["isl", "imo"]},
+        {"level": ["easy", "hard"]},
+        {"at-most-per-answer": 1},
         "not-duplicate",
         {"not-near-duplicate": 0.8},
         {"statement-share": [0, 1]},
@@ -101,6 +105,8 @@ def test_problem_of_unknown_year_passes_not_after():
         ({"dated": ["2011-07-19", "2012-01-01"]}, {}, "of 2011-07-18, not 2011-07-19"),
         ({"dated": ["2011-01-01", "2012-01-01"]}, {"date": None}, "the date is unknown"),
         ({"origin": ["imo"]}, {}, "from `Contests/2011 ISL/A1`, not imo"),
+        ({"level": ["easy"]}, {}, "level `hard`, not easy"),
+        ({"level": ["easy"]}, {"level": None}, "level `None`, not easy"),
         ({"difficulty": [5, 10]}, {}, "difficulty 4, not 5 to 10"),
         ({"pass-rate": [0, 1]}, {"rate": 0.0}, "pass rate 0.000, not strictly 0 to 1"),
         ({"pass-rate": [0, 1]}, {"rate": 1.0}, "pass rate 1.000, not strictly 0 to 1"),
@@ -327,3 +333,20 @@ def test_shares_of_statements_divide_them():
     spelled = [one.replace(".", "").replace("Find", "find") for one in held_out]
     assert all(refused({"statement-share": [0.9, 1]}, statement=one) is None for one in spelled)
     assert re.fullmatch(r"at 0\.\d{3} of 1", refused({"statement-share": [0.9, 1]}, statement=min(training)))
+
+
+def test_at_most_per_answer_balances_the_answers():
+    """Rows that another filter rejected do not count, and rows without an answer are kept."""
+    asked = list(ready(["has-solution", {"at-most-per-answer": 1}]))
+    kept = []
+    for number, (answer, solution) in enumerate(
+        [("7", ""), ("7", "a"), ("7", "b"), ("0", "c"), (None, "d"), (None, "e")]
+    ):
+        row = {"statement": "s", "answer": answer, "solution": solution}
+        if refusal(row, asked) is None:
+            kept.append(number)
+            for _, apply in asked:
+                if hasattr(apply, "remember"):
+                    apply.remember(row)
+    assert kept == [1, 3, 4, 5]
+    assert refusal({"solution": "s", "answer": "7"}, asked)[1] == "1 rows with this answer are kept before it"

@@ -11,9 +11,9 @@ from typing import Any
 from proofmill.graders.escalation import PROMPT_FOR, wants
 from proofmill.schema.entries.response_entries import Grades, Responses
 from proofmill.schema.entries.scores_entry import Scores
-from proofmill.schema.kinds import KINDS
+from proofmill.schema.kinds import DECLARED, KINDS
 from proofmill.schema.names import cell, kind_of, reseed
-from proofmill.schema.references import ancestors, references
+from proofmill.schema.references import ancestors, list_used, references
 
 
 def _values(entry: Any) -> dict:
@@ -113,11 +113,16 @@ def fill_defaults(entries: dict[str, Any]) -> None:
 
 
 def expand_repeats(entries: dict[str, Any], recipes: dict[str, list[str]]) -> None:
-    """Expand `repeat: scores/x, seeds: [0, 1]`: add everything that `scores/x` needs, once for each seed."""
+    """Expand `repeat: scores/x, seeds: [0, 1]`: add everything that `scores/x` needs, once for each seed.
+
+    That includes graders whose judges are models trained here, so that each seed is judged by its own.
+    """
+    declared = {n: entry for n, entry in entries.items() if kind_of(n) in DECLARED}
     for name in [n for n, entry in entries.items() if kind_of(n) == "scores" and entry.repeat]:
         entry = entries[name]
         order = TopologicalSorter({n: references(e) for n, e in entries.items()})
         needed = {entry.repeat, *ancestors(entries, entry.repeat)}
+        needed |= {n for each in needed for n in list_used(entries[each], declared)}
         chain = [n for n in order.static_order() if n in needed]
         grades: list[str] = []
         selected_by: list[str] = []
@@ -126,14 +131,14 @@ def expand_repeats(entries: dict[str, Any], recipes: dict[str, list[str]]) -> No
             for old in chain:
                 values = _values(entries[old])
                 changed = {key: _rename(value, renamed) for key, value in values.items()}
-                if KINDS[kind_of(old)].reseeded:
+                if old not in declared and KINDS[kind_of(old)].reseeded:
                     changed["seed"] = values["seed"] + seed
                 if seed == 0 or changed == values or kind_of(old) == "scores":
                     continue
                 renamed[old] = new = reseed(old, seed)
                 entries[new] = type(entries[old])(**changed)
                 for listed in recipes.values():
-                    if name in listed:
+                    if name in listed and old not in declared:
                         listed.insert(listed.index(name), new)
             grades += _rename(entries[entry.repeat].grades, renamed)
             selected_by += _rename(entries[entry.repeat].selected_by, renamed)

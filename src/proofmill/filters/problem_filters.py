@@ -2,33 +2,36 @@
 
 A filter is a function of the row and, if any, its argument. It returns its evidence, or None to keep the row. A row has the
 columns of `problems`, and also `label` and `scheme` (its rows of those tables) and `rate` (its mean grade as a share of all
-points); each is None if missing. Filters that depend on the kept rows are classes.
+points); each is None if missing. Filters that depend on the kept rows are classes (remembering_filters.py).
 
 From: the data filter of QED-Nano, and the pass-rate filter of open-r1.
 
 Differences from the originals:
 1. QED-Nano writes labels and drops nothing. Here each label is a filter, and a row without labels never passes one.
 2. A dropped row stays in the table with the filter's name and evidence.
-3. Duplicates are compared with kept rows only, so a row dropped for another reason does not drop its duplicates.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from proofmill.decontamination.alike import Alike
-from proofmill.decontamination.similarity import Overlap, shingles
+from proofmill.filters.remembering_filters import (
+    AtMostPerAnswer,
+    First,
+    NotDuplicate,
+    NotNearDuplicate,
+    Refusal,
+    Row,
+    shorten_line,
+)
 from proofmill.rewards import format_checks
 from proofmill.schema.ids import digest
 from proofmill.schema.reasons import Reason
 from proofmill.schema.registry_items import Named, split, within
 from proofmill.text import statements
 from proofmill.text.question_types import ASKS_PROOF
-from proofmill.text.seen_texts import Seen, Texts
 
-Row = Mapping[str, Any]
-Refusal = tuple[str, str | None]  # the evidence, and the id of the row that the dropped row matches
 _INSTRUCTION = re.compile(
     r"\b(find|determine|compute|calculate|evaluate|solve|simplify|express|what(?:'s)?|who|when|"
     r"how (?:many|much|long|far|old|fast|tall|often)|which|is it (?:true|possible)|(?:does|do) there exist|"
@@ -36,11 +39,6 @@ _INSTRUCTION = re.compile(
     r"let|suppose|consider|given|if|for (?:all|every|any|which))\b",
     re.IGNORECASE,
 )
-
-
-def _short(text: str, length: int = 80) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= length else f"{line[: length - 3]}..."
 
 
 # --------------------------------------------------------------------------------------------------------- from the row
@@ -63,7 +61,7 @@ def _is_problem(row: Row) -> str | None:
     poses = (
         _FORMULA.search(statement) or _INSTRUCTION.search(statement) or ASKS_PROOF.search(statement) or "?" in statement
     )
-    return None if poses and not _POINTER.match(statement) else f"states no problem: {_short(statement)}"
+    return None if poses and not _POINTER.match(statement) else f"states no problem: {shorten_line(statement)}"
 
 
 def _has_scheme(row: Row) -> str | None:
@@ -93,11 +91,11 @@ def _has_parsable_answer(row: Row) -> str | None:
     if row["question_type"] == "code":
         return None
     fault = row["fault"](row["answer"])
-    return _short(fault) if fault else None
+    return shorten_line(fault) if fault else None
 
 
 def _is_proof(row: Row) -> str | None:
-    return None if row["question_type"] == "proof" else f"asks for an answer: {_short(row['statement'] or '')}"
+    return None if row["question_type"] == "proof" else f"asks for an answer: {shorten_line(row['statement'] or '')}"
 
 
 # The search from an address or a `![` ends at the next one, which has its own search.
@@ -113,7 +111,7 @@ def _no_image(row: Row) -> str | None:
     solution = statements.DRAWING.sub("", row["solution"] or "")
     for column, text in (("statement", row["statement"] or ""), ("solution", solution)):
         if match := _IMAGE.search(text):
-            return f"the {column} has an image: {_short(text[match.start() : match.start() + 80])}"
+            return f"the {column} has an image: {shorten_line(text[match.start() : match.start() + 80])}"
     return None
 
 
@@ -150,7 +148,7 @@ def _not_spam(row: Row) -> str | None:
     poses = _INSTRUCTION.search(_LINK.sub("", statement)) or ASKS_PROOF.search(statement)
     if poses and not _HOW_TO.search(statement) and not (advert and link):
         return None
-    return f"no mathematics, but `{match[0]}`: {_short(statement)}"
+    return f"no mathematics, but `{match[0]}`: {shorten_line(statement)}"
 
 
 def _statement_length(row: Row, bounds: list) -> str | None:
@@ -198,82 +196,15 @@ def _origin(row: Row, texts: list[str]) -> str | None:
     )
 
 
+def _level(row: Row, levels: list[str]) -> str | None:
+    return None if row["level"] in levels else f"level `{row['level']}`, not {' or '.join(levels)}"
+
+
 def _statement_share(row: Row, bounds: list) -> str | None:
     """Keep a share of all statements. Equal statements fall together, so shares that do not overlap share no problem."""
     place = int(digest("share", statements.normal(row["statement"] or "")), 16) / 2**64
     low, high = (0.0 if bounds[0] is None else bounds[0]), (1.0 if bounds[1] is None else bounds[1])
     return None if low <= place < high else f"at {place:.3f} of 1"
-
-
-class NotDuplicate:
-    """Rejects a statement equal to that of an earlier kept row, up to LaTeX spelling, punctuation and case."""
-
-    def __init__(self) -> None:
-        self.seen, self.ids = Seen(), Texts()
-
-    def __call__(self, row: Row) -> Refusal | None:
-        number = self.seen.find(statements.normal(row["statement"] or ""))
-        return None if number is None else (f"the same statement as {self.ids[number]}", self.ids[number])
-
-    def remember(self, row: Row) -> None:
-        if self.seen.add(statements.normal(row["statement"] or "")) == len(self.ids):
-            self.ids.append(row["problem"])
-
-
-class First:
-    """Keeps the first `most` rows."""
-
-    def __init__(self, most: int) -> None:
-        self.most, self.kept = most, 0
-
-    def __call__(self, row: Row) -> str | None:
-        return f"{self.most:,} rows are kept before it" if self.kept >= self.most else None
-
-    def remember(self, row: Row) -> None:
-        self.kept += 1
-
-
-class NotNearDuplicate:
-    """Rejects a statement with the numbers and nearly the words, or nearly the formulas, of an earlier kept row."""
-
-    def __init__(self, threshold: float) -> None:
-        self.index = Alike(threshold)
-
-    def __call__(self, row: Row) -> Refusal | None:
-        match = self.index.find(shingles(row["statement"] or ""))
-        return (f"{match.by} {match.similarity:.2f} similar to {match.id}, same numbers", match.id) if match else None
-
-    def remember(self, row: Row) -> None:
-        self.index.add(row["problem"], shingles(row["statement"] or ""))
-
-
-class Decontamination:
-    """Rejects a statement of a benchmark: a shared run of text (similarity.Overlap), a near duplicate, or a known match."""
-
-    def __init__(self, words: int, similarity: float) -> None:
-        self.overlap = Overlap(words)
-        self.alike = Alike(similarity)
-        self.matches: dict[str, Refusal] = {}  # by id of a row, the first match in a table of overlaps
-
-    def add_match(self, match: Row) -> None:
-        """Add a row of a table of overlaps, unless it is undecided."""
-        if match["reason"] == Reason.OK:
-            evidence = f"{match['method']} {match['similarity']:.2f}: {match['span']}"
-            self.matches.setdefault(match["problem"], (evidence, f"{match['against']}#{match['against_problem']}"))
-
-    def add(self, id: str, statement: str) -> None:
-        self.overlap.add(id, statement)
-        self.alike.add(id, shingles(statement))
-
-    def __call__(self, row: Row) -> Refusal | None:
-        statement = row["statement"] or ""
-        if known := self.matches.get(row.get("problem", "")):
-            return known
-        if run := self.overlap.find(statement):
-            return f"{run.words} tokens in a row: {_short(run.text, 300)}", run.id
-        if match := self.alike.find(shingles(statement)):
-            return f"{match.by} {match.similarity:.2f} similar, same numbers: {_short(statement, 300)}", match.id
-        return None
 
 
 # ------------------------------------------------------------------------------------------------------ from the labels
@@ -341,6 +272,7 @@ FILTERS: dict[str, Named] = {
     "not-after": Named(_not_after, "year of the contest or post; rows of unknown year are kept", "count"),
     "dated": Named(_date, "published between these two days; rows of unknown date are dropped", "texts"),
     "origin": Named(_origin, "the origin contains one of these texts", "texts"),
+    "level": Named(_level, "the level is one of these", "texts"),
     "not-duplicate": Named(NotDuplicate, "no earlier kept row has the same normalized statement"),
     "not-near-duplicate": Named(NotNearDuplicate, "no earlier kept row has at least this Jaccard similarity", "number"),
     "labeled": Named(_is_labeled, "the judge's labels are present and were parsed", needs="labels"),
@@ -366,6 +298,9 @@ FILTERS: dict[str, Named] = {
         _statement_share,
         "a share of the statements, drawn by their digest: `[0, 0.9]` for training, `[0.9, 1]` held out",
         "bounds",
+    ),
+    "at-most-per-answer": Named(
+        AtMostPerAnswer, "the first rows with each answer, at most this number: as many attempts of each grade", "count"
     ),
     "first": Named(First, "the first rows that pass the other filters, at most this number", "count"),
     "pass-rate": Named(

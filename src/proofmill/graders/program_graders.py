@@ -124,6 +124,13 @@ def _tests() -> Iterator[Check]:
 
 
 @contextmanager
+def _grade_distance() -> Iterator[Check]:
+    from proofmill.graders.verifiers import grade_verdict  # reads tables, which a grader of rewards may not
+
+    yield lambda submissions: map(grade_verdict, submissions)
+
+
+@contextmanager
 def _inspect_task() -> Iterator[Check]:
     from proofmill.foreign import inspect_tasks
 
@@ -217,6 +224,12 @@ PROGRAMS: dict[str, ProgramGrader] = {
         _tests,
         ("answer",),
         wants="code",
+    ),
+    "grade-distance": ProgramGrader(
+        1,
+        "grades a verdict by its distance from the grade of the attempt: 1 - |grade - truth| / (max points); problems of the source `graded-attempts`",
+        _grade_distance,
+        ("answer",),
     ),
     "inspect-task": ProgramGrader(
         1,

@@ -89,6 +89,9 @@ class Verdict:
     prompt_tokens: int = 0
     opinions: tuple[Opinion, ...] = ()
 
+    def with_text(self, text: str) -> "Verdict":
+        return replace(self, text=text)
+
     def with_calls(self, calls: Sequence[ModelOutput], opinions: Sequence[Opinion] = ()) -> "Verdict":
         """Return the verdict with the cost and tokens of the calls that led to it, and their opinions."""
         return replace(
@@ -109,14 +112,20 @@ def read(answer: ModelOutput, prompt: Prompt) -> Verdict:
     if answer.reason != Reason.OK:
         return Verdict(None, full, Reason(answer.reason), answer.text or answer.detail)
     text = SHOWN.split(final_part(answer.text, answer.reasoning or None))[-1]
-    form = prompt.verdict or "points"
-    truncated = answer.stop_reason == StopReason.LENGTH and not (form in ENDED and ENDED[form].search(text))
+    truncated = answer.stop_reason == StopReason.LENGTH
+    return read_text(text, prompt.verdict or "points", prompt.scale, truncated).with_text(answer.text)
+
+
+def read_text(text: str, form: str, scale: Sequence[float], truncated: bool = False) -> Verdict:
+    """Parse the verdict in the final part of an output; `truncated` if the output ended at its token limit."""
+    full = int(max(scale))
+    truncated = truncated and not (form in ENDED and ENDED[form].search(text))
     grade = None if truncated else FORMS[form](text, full)
     if grade is None:
-        return Verdict(None, full, Reason.NO_VERDICT, answer.text)
-    if grade not in prompt.scale:
-        return Verdict(None, full, Reason.OFF_SCALE, answer.text)
-    return Verdict(float(grade), full, Reason.OK, answer.text)
+        return Verdict(None, full, Reason.NO_VERDICT, text)
+    if grade not in scale:
+        return Verdict(None, full, Reason.OFF_SCALE, text)
+    return Verdict(float(grade), full, Reason.OK, text)
 
 
 # ------------------------------------------------------------------------------------------------------------ the forms

@@ -23,7 +23,8 @@ An entry may name the address itself if the text has one placeholder, for the st
 Differences from formatting a string:
 1. Fields are inserted once: braces in a field, from LaTeX or from text that looks like a placeholder, stay as they are.
 2. A field cannot close its block or start another turn: our own tags, those of verdicts included, and the control
-   tokens of chat templates reach the model as text (escapes.py).
+   tokens of chat templates reach the model as text (escapes.py). With `keeps-tags: true` in its header, a prompt that
+   is no more than one field keeps our tags in it.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta
 
 from proofmill.prompts import published
-from proofmill.prompts.escapes import enclose
+from proofmill.prompts.escapes import Enclosed, enclose, without_control_tokens
 from proofmill.prompts.published import PublishedText
 from proofmill.public_data import registry
 from proofmill.public_data.locations import local_path
@@ -135,6 +136,10 @@ class Prompt:
 # Exceptions of a template's expressions, and of a parser for hundreds of nested brackets.
 _FAULTS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 _JINJA = Environment(undefined=StrictUndefined, finalize=enclose, keep_trailing_newline=True)
+# With `keeps-tags`, for a prompt that has no block to close: its field may be a judge's prompt, whose tags count.
+_TURN = Environment(
+    undefined=StrictUndefined, finalize=lambda text: enclose(text and Enclosed(without_control_tokens(text)))
+)
 
 
 def names() -> list[str]:
@@ -259,14 +264,16 @@ def _parse(name: str, folder: Path, header: str | None, body: str) -> Prompt:
     if faults := [*_header_faults(settings), *faults]:
         raise RecipeError(f"{where}: {'; '.join(faults)}. Fix the file.")
     needs, optional, verdict, scale = (settings.get(key) for key in ("needs", "optional", "verdict", "scale"))
-    decides = repr((needs, optional, verdict, scale, body if theirs is None else (theirs.fields, theirs.style)))
+    keeps_tags = settings.get("keeps-tags") is True
+    text = body if theirs is None else (theirs.fields, theirs.style)
+    decides = repr((needs, optional, verdict, scale, text, *(["keeps tags"] if keeps_tags else [])))
     return Prompt(
         name,
         tuple(needs or ()),
         tuple(optional or ()),
         verdict,
         tuple(scale or ()),
-        theirs or _JINJA.from_string(body),
+        theirs or (_TURN if keeps_tags else _JINJA).from_string(body),
         decides,
     )
 
@@ -306,6 +313,8 @@ def _header_faults(settings: Any) -> list[str]:
         for key in ("needs", "optional")
         if settings.get(key) is not None and not _all(settings[key], str)
     ]
+    if settings.get("keeps-tags") not in (None, True):
+        faults.append(f"`keeps-tags` is {shorten(settings['keeps-tags'])}; expected true, or no such line")
     if "needs" not in settings:
         faults.append(
             "its header has no `needs`; expected the fields that it shows, such as `needs: [statement]`, or `[]`"

@@ -90,20 +90,27 @@ class Context:
             if grader.judges[0] in programs or not self.is_known(grader.prompt):
                 continue
             rubric = self.rubric(grader.prompt)
-            if more := {*rubric.needs, *rubric.optional} - {*SHOWN}:
-                yield f"prompt `{rubric.name}` has the fields {', '.join(sorted(more))}; expected a judge's prompt with only {', '.join(SHOWN)}."
+            yield from self.judging_faults(grader.prompt, schemes)
             if rubric.verdict is None:
-                yield f"prompt `{rubric.name}` declares no verdict; expected a prompt with `verdict` in its header."
                 return
-            if "judgement" in rubric.needs:
-                yield (
-                    f"prompt `{rubric.name}` needs a judgement, which may be missing or unparsable; expected `optional: "
-                    "[judgement]` in its header."
-                )
             if kind_of(name) == "api" and "reference" in rubric.needs:
                 yield f"prompt `{rubric.name}` needs the reference solution; expected a `grader/<name>` with `show-reference: true`."
-            if "scheme" in rubric.needs and not schemes:
-                yield f"prompt `{rubric.name}` needs a scheme and `schemes` is not set; expected schemes/<name>. Set it."
+
+    def judging_faults(self, prompt: str | None, schemes: Any) -> Iterator[str]:
+        """Yield faults of a prompt that a judge grades by; `schemes` is as in `grading_faults`."""
+        rubric = self.rubric(prompt)
+        if more := {*rubric.needs, *rubric.optional} - {*SHOWN}:
+            yield f"prompt `{rubric.name}` has the fields {', '.join(sorted(more))}; expected a judge's prompt with only {', '.join(SHOWN)}."
+        if rubric.verdict is None:
+            yield f"prompt `{rubric.name}` declares no verdict; expected a prompt with `verdict` in its header."
+            return
+        if "judgement" in rubric.needs:
+            yield (
+                f"prompt `{rubric.name}` needs a judgement, which may be missing or unparsable; expected `optional: "
+                "[judgement]` in its header."
+            )
+        if "scheme" in rubric.needs and not schemes:
+            yield f"prompt `{rubric.name}` needs a scheme and `schemes` is not set; expected schemes/<name>. Set it."
 
     def terminates(self, name: str) -> bool:
         """Return whether the chain of `escalate-to` exists and has no cycle."""

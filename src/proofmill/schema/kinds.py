@@ -41,7 +41,12 @@ class Kind:
 
 
 KINDS: dict[str, Kind] = {
-    "problems": Kind(Problems, "problem", registries=(("keep", "filters"),)),
+    "problems": Kind(
+        Problems,
+        "problem",
+        registries=(("keep", "filters"),),
+        indirect_parents=("grades.responses", "grades.responses.problems"),
+    ),
     "overlaps": Kind(Overlaps, "overlap", calls_models=True),
     "labels": Kind(Labels, "problem", calls_models=True, splits="problems"),
     "schemes": Kind(Schemes, "problem", calls_models=True, registries=(("keep", "scheme-filters"),), splits="problems"),

@@ -19,7 +19,7 @@ from proofmill.answers.extraction import find_boxes
 from proofmill.foreign import inspect_tasks
 from proofmill.public_data.locations import local_path
 from proofmill.public_data.registry import is_public
-from proofmill.schema.entries.problem_entries import Problems
+from proofmill.schema.entries.problem_entries import GRADED, Problems
 from proofmill.schema.errors import TableError, shorten
 from proofmill.schema.fields import require
 from proofmill.sources import (
@@ -291,8 +291,7 @@ def _parse(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(_tex(path))
     except (ValueError, RecursionError, yaml.YAMLError) as error:
-        form = path.suffix[1:].upper()
-        raise TableError(f"{path}: cannot be parsed ({error}); expected {form}. Fix the file.") from error
+        raise TableError(f"{path}: cannot be parsed ({error}); expected {path.suffix}. Fix the file.") from error
 
 
 # ---------------------------------------------------------------------------------------------------- any other dataset
@@ -384,6 +383,7 @@ SOURCES: dict[str, Loader] = {
         inspect_logs.problems, "evaluation logs of inspect_ai, with grades", _FILE | {"columns"}, inspect_logs.attempts
     ),
     "inspect-task": Loader(inspect_tasks.problems, "a single-turn task of inspect_ai", _SELECTED | {"path", "id"}),
+    GRADED: Loader(lambda entry: iter(()), "attempts of `grades`, to be graded", frozenset({"prompt", "rows"})),
     "code": Loader(coding.problems, "programming problems with tests, as open-r1 publishes them", _PROGRAMS),
     "humaneval": Loader(coding.humaneval, "HumanEval and HumanEval+", _FILE_OR_HUB),
     "mbpp": Loader(coding.mbpp, "MBPP and MBPP+", _FILE_OR_HUB),

@@ -31,6 +31,7 @@ OF_ALL_SOURCES = frozenset((
     "source", "labels", "grades", "schemes", "also", "question_type", "date", "keep", "published_rows",
     "decontaminate", "overlap_words", "overlap_similarity",
 ))  # fmt: skip
+GRADED = "graded-attempts"  # the source whose problems are attempts to be graded
 
 
 @dataclass(frozen=True, config=Strict)
@@ -72,8 +73,16 @@ class Problems(Entry):
     rows: Count | None = doc("Maximum rows to read (default: all), or rows to generate (required).", None)
     seed: int = doc("Seed of the generator (generated sources), or of the order of `choices`.", 0)
     labels: Annotated[str, Ref("labels")] | None = doc("Labels of the source's rows, for filters.", None)
-    grades: Annotated[str, Ref("grades")] | None = doc("Grades of the source's rows, for `pass-rate`.", None)
-    schemes: Annotated[str, Ref("schemes")] | None = doc("Schemes of the source's rows, for `has-scheme`.", None)
+    grades: Annotated[str, Ref("grades")] | None = doc(
+        f"Grades of the source's rows, for `pass-rate`; the source `{GRADED}` makes each of their attempts a problem.",
+        None,
+    )
+    schemes: Annotated[str, Ref("schemes")] | None = doc(
+        f"Schemes of the source's rows, for `has-scheme`; those that `prompt` shows (`{GRADED}`).", None
+    )
+    prompt: str | None = doc(
+        f"Name or path of the judge's prompt, whose verdict is the answer (source `{GRADED}`, which needs it).", None
+    )
     also: list[ProblemsRef] = doc("Further tables. Their kept rows are appended to the source's rows.", [])
     question_type: Literal["proof", "answer", "code", "chat"] | None = doc(
         "Question type of every row; overrides the source. With `code`, the answer column holds tests; with `chat`, no answer is correct or wrong.",
@@ -98,8 +107,11 @@ class Problems(Entry):
     overlap_words: Count = doc("Length of a shared run of words that counts as the same text (`decontaminate`).", 13)
     overlap_similarity: Share = doc("Minimum Jaccard similarity that counts as the same text (`decontaminate`).", 0.7)
 
+    def prompt_names(self) -> list[str]:
+        return [self.prompt] if self.prompt else []
+
     def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
-        source = self.source if "/" in self.source else self.path
+        source = self.source if "/" in self.source else self.grades if self.source == GRADED else self.path
         there = rows_of(source) if source else None
         own = self.rows if there is None else min(-(-there // self.every), self.rows or there)
         for name in self.also:
@@ -125,6 +137,8 @@ class Problems(Entry):
             if self.split not in SPLITS:
                 yield f"`split` is `{self.split}`; expected {context.among(self.split, SPLITS)}"
             yield from self._size_faults(known, context)
+        if self.source == GRADED:
+            yield from self._attempt_faults(context)
         if self.path and self.id and self.source != "inspect-task":  # the name of a task in a file
             yield "found both `path` and `id`; expected one of them. Remove one."
         if self.path and (fault := context.address_fault(self.path)):
@@ -143,6 +157,12 @@ class Problems(Entry):
                 yield f"`decontaminate` has `{name}`, which did not search `{missed[0]}`; expected overlaps of the tables in `source` and `also`. List `{missed[0]}` in its `problems`, as a table."
             if both := {*overlaps.problems} & {*overlaps.against}:
                 yield f"`decontaminate` has `{name}`, which compares `{min(both)}` with itself; expected other tables in `against`, or both rows of a pair would be dropped."
+
+    def _attempt_faults(self, context: Context) -> Iterator[str]:
+        if missing := [name for name in ("grades", "prompt") if not getattr(self, name)]:
+            yield f"source `{GRADED}` needs `{missing[0]}`; expected the attempts (`grades`) and a judge's prompt. Set it."
+        elif context.is_known(self.prompt):
+            yield from context.judging_faults(self.prompt, self.schemes)
 
     def _size_faults(self, bounds: Mapping[str, Sequence[int]], context: Context) -> Iterator[str]:
         for family, span in self.sizes.items():
