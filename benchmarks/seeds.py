@@ -52,6 +52,7 @@ NOT_KEPT = (
     "reason", "answer", "answer_extraction", "stop_reason", "prompt_tokens", "tokens", "reasoning_tokens", "year", "writer",
     "response", "response_cost", "max_tokens", "reads", "human", "selecting", "selecting_tokens", "selecting_cost",
 )  # fmt: skip
+NONE = dict.fromkeys(("grade", "well_formed", "response_tokens"))
 Line = Mapping[str, Any]
 
 
@@ -79,17 +80,19 @@ def write(config: Config, recipe: str, seed: int, results: Path, folder: Path) -
     for name in names:
         entry = replace(next(entry for entry in entries.values() if name in entry.grades), grades=[name])
         for cell, attempts in scores.group_attempts(entry, job).items():  # type: ignore[arg-type]  # it reads no more
-            order = {problem: place for place, problem in enumerate(dict.fromkeys(row["problem"] for row in attempts))}
-            rows = sorted(attempts, key=lambda row: (order[row["problem"]], row["attempt"]))
-            asked = [(row["problem"], row["level"]) for row in rows if row["attempt"] == 0]
+            given = {(row["problem"], row["attempt"]): row for row in attempts}
+            asked = list_problems(name, results)
             if problems.setdefault(cell.problems, asked) != asked:
                 sys.exit(
                     f"{name}: other problems of {cell.problems}, or in another order; expected those of the other tables."
                 )
+            each = range(max(attempt for _, attempt in given) + 1)
+            # A dropped problem has no attempts: those of graded attempts are dropped in some seeds.
+            rows = [given.get((problem, attempt), NONE) for problem, _ in asked for attempt in each]
             lines.append(
                 {
                     **{"table": name, "seed": seed, **cell._asdict(), "commit": Table(name, results).stamp["commit"]},
-                    "max_points": rows[0]["max_points"],
+                    "max_points": attempts[0]["max_points"],
                     "grades": _list(row["grade"] for row in rows),
                     "well_formed": _list(row["well_formed"] for row in rows),
                     "tokens": _list(row["response_tokens"] for row in rows),
@@ -108,6 +111,13 @@ def write(config: Config, recipe: str, seed: int, results: Path, folder: Path) -
     _replace(folder / f"{recipe}-problems.csv", "problems", numbered)
     _replace(folder / f"{recipe}-trainings.csv", "seed", list(_trainings(config, names, seed, results)))
     _replace(folder / f"{recipe}.csv", "seed", lines)
+
+
+def list_problems(grades: str, results: Path) -> list[tuple[str, str]]:
+    """Return id and level of each problem of a table of grades, of dropped ones, too."""
+    responses = Table(grades, results).stamp["entry"]["responses"]
+    problems = Table(responses, results).stamp["entry"]["problems"]
+    return [(row["problem"], row["level"]) for row in Table(problems, results).rows("problem", "level", kept=False)]
 
 
 def _trainings(config: Config, names: Iterable[str], seed: int, results: Path) -> Iterator[Line]:

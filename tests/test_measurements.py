@@ -66,6 +66,8 @@ def test_seeds_of_one_model_come_together(made, seeds, tmp_path, monkeypatch):
     of_seeds = {"grades/cold": [{**row, "level": None} for row in first], "grades/cold@seed-1": second}
     monkeypatch.setattr(scores, "group_attempts", lambda entry, job: {cell: of_seeds[entry.grades[0]]})
     monkeypatch.setitem(seeds.write.__globals__, "Table", lambda name, results: grades)
+    asked = dict.fromkeys((row["problem"], None) for row in first)
+    monkeypatch.setitem(seeds.write.__globals__, "list_problems", lambda name, results: [*asked])
     for seed in (0, 1):
         seeds.write(config, "again", seed, made.results, tmp_path)
     (found,) = seeds.group(seeds.read("again", tmp_path), entry).values()

@@ -65,6 +65,11 @@ COMMANDS = {
         "recompute the rewards of a finished run's rollouts under other settings",
         "replay grpo/nano --rewards '{grade: 1, overlong: {weight: 1, buffer: 64}}'",
     ),
+    "fit-cascade": Command(
+        "choose the cascade of graders with the lowest cost at a bound on the error, from tables that all graded",
+        "fit-cascade grades/cheap grades/strong --gold grades/human --error 0.05",
+        "fit_cascade",
+    ),
     "plot": Command(
         "plot training metrics, or scores by cost, of one or more artifacts",
         "plot sft/cold grpo/nano --metrics loss --out curves.svg",

@@ -39,7 +39,7 @@ from proofmill.schema.entries.problem_entries import GRADED, Problems
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import require
 from proofmill.schema.ids import digest
-from proofmill.schema.names import kind_of
+from proofmill.schema.names import kind_of, without_seed
 from proofmill.schema.reasons import Reason
 from proofmill.sources.loaders import SOURCES
 from proofmill.text import question_types, statements
@@ -108,12 +108,15 @@ def _rows(entry: Problems, job: Job) -> Iterator[dict]:
     return ({**row, "question_type": entry.question_type} for row in rows) if entry.question_type else rows
 
 
-OF_RESPONSE = ("text", "reasoning", "stop_reason", "reason")
+OF_RESPONSE = ("attempt", "text", "reasoning", "stop_reason", "reason")
 OF_GRADE = ("grade", "max_points", "reason", "verdict")
 
 
 def _attempts(entry: Problems, job: Job) -> Iterator[dict]:
-    """Yield a problem for each graded attempt: to grade it as a judge."""
+    """Yield a problem for each graded attempt: to grade it as a judge.
+
+    Ids name table, problem and attempt, so that seeds of `repeat` have the same.
+    """
     prompt, grades = templates.prompt(require(entry.prompt)), require(entry.grades)
     responses = job.parent(grades).stamp["entry"]["responses"]
     schemes = ById(job.parent(entry.schemes), "problem", "scheme", "dropped") if entry.schemes else {}
@@ -121,7 +124,8 @@ def _attempts(entry: Problems, job: Job) -> Iterator[dict]:
     for response, problem, grade in joins.attempts(job.parent, responses, OF_RESPONSE, of_problem, grades, OF_GRADE):
         submission = Submission.of(response, problem, schemes.get(response["problem"]))
         shared = {name: problem[name] for name in ("level", "year", "tags", "date")}
-        own = {"problem": response["response"], "question_type": "answer", "origin": f"{grades}#{response['problem']}"}
+        id = digest(without_seed(grades), response["problem"], response["attempt"])
+        own = {"problem": id, "question_type": "answer", "origin": f"{grades}#{response['problem']}"}
         yield {**shared, **own, **verifiers.to_problem(prompt, submission, require(grade))}
 
 

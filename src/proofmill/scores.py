@@ -131,9 +131,8 @@ def group_attempts(entry: Scores, job: Job) -> dict[Cell, Rows]:
     for name in entry.grades:
         graded = job.parent(name).stamp["entry"]
         responses = job.parent(graded["responses"]).stamp["entry"]
-        group = Cell(
-            without_seed(responses["model"]), responses["problems"], name_sampling(name, responses), name_grader(graded)
-        )
+        model, problems = without_seed(responses["model"]), without_seed(responses["problems"])
+        group = Cell(model, problems, name_sampling(name, responses), name_grader(graded))
         same = names.setdefault(group, [])
         same.append(name)
         if without_seed(same[0]) != without_seed(name):
