@@ -95,7 +95,7 @@ def test_halves_share_no_problem(study):
 
 
 def test_forecast_is_made_on_the_half_that_did_not_choose(study):
-    """What chose the cascade does not measure it."""
+    """The half that chose the cascade does not measure it."""
     sample = cascades.read_sample([study.table(name) for name in GRADES], study.table("grades/human"))
     fit, second = fitted(study), sample.half(second=True)
     grade_N, _ = fit.cascade.apply(second)
@@ -118,7 +118,7 @@ def test_bound_that_none_keeps_is_refused_with_what_there_is(study):
 
 
 def test_unscored_responses_are_no_errors_and_are_shown():
-    """A response without a grade has no error, and the share of those is beside the error."""
+    """A response without a grade has no error, and the share of those is next to the error."""
     sample = Sample(np.array([[np.nan, 7.0]]), np.array([[1.0, 1.0]]), np.array([0.0, 7.0]), ["a", "b"], 7)
     numbers = cascades.Numbers.of(*Cascade((0,)).apply(sample), sample, 0.95)
     assert (numbers.error, numbers.unscored, numbers.dollars) == (0, 0.5, 1000)

@@ -113,7 +113,7 @@ class Fit:
 
 
 def fit(tables: Sequence[Table], gold: Table | None, bound: float, confidence: float, name: str) -> Fit:
-    """Choose the cascade with the lowest cost whose error is at most `bound`. Raises TableError if there is none."""
+    """Choose the cascade with the lowest cost whose error is at most `bound`. Raises TableError if no cascade has."""
     sample = read_sample(tables, gold)
     first, second = sample.half(second=False), sample.half(second=True)
     cascade = _choose(first, bound, confidence, [table.name for table in tables])
