@@ -29,8 +29,11 @@ from proofmill.metrics.metrics import METRICS
 from proofmill.schema.names import without_seed
 
 PAGE = seeds.ROOT / "docs/claims.md"
-RECIPE, IDLE, SMOL = "nano-claims", "nano-idle", "smol-seeds"
-RECIPES = (RECIPE, "nano-staleness", "nano-tuning", "nano-taught", "nano-taught-tuning", "smol-taught", IDLE, SMOL)
+RECIPE, IDLE, SMOL, VERIFIER = "nano-claims", "nano-idle", "smol-seeds", "verifier-nano"
+RECIPES = (
+    *(RECIPE, "nano-staleness", "nano-tuning", "nano-taught", "nano-taught-tuning", "smol-taught", IDLE, SMOL),
+    VERIFIER,
+)
 WAYS, ATTEMPTS, REWARDS = "scores/claims-ways-seeds", "scores/claims-attempts-seeds", "scores/claims-rewards-seeds"
 SCORES = (WAYS, ATTEMPTS, REWARDS)
 AUDIT_GRADE, AUDIT_GAP = "audit/grade", "audit/gap"  # metrics of a training
@@ -59,8 +62,8 @@ class Results:
                 self.groups[name] = groups = seeds.group(tables, entry)
                 self.rows[name], settled = scores.score_groups(groups, entry)
                 self.settled[name] = {claim.name: claim.to_stamp() for claim in settled}
-        for recipe in (RECIPE, IDLE):
-            known = {*self.curves}  # trainings of both recipes count once
+        for recipe in (RECIPE, IDLE, VERIFIER):
+            known = {*self.curves}  # trainings of several recipes count once
             for point in seeds.read_trainings(recipe, folder):
                 if (key := (without_seed(point["name"]), point["metric"])) not in known:
                     by_seed = self.curves.setdefault(key, {})
@@ -279,6 +282,27 @@ def list_idle(results: Results) -> Iterator[str]:
         yield from ("|---|---|---|---|---|---|", *lines)
 
 
+def list_drift(results: Results) -> Iterator[str]:
+    """Yield what a verifier and the checker grade the rollouts of each prover, at the start, halfway and at the end."""
+    lines = []
+    for name in ("grpo/by-verifier", "grpo/by-verifier-half", "grpo/by-verifier-again", "grpo/by-verifiers"):
+        if not (gaps := results.curve(name, AUDIT_GAP)):
+            continue
+        pairs = zip(gaps, results.curve(name, AUDIT_GRADE), strict=True)
+        runs = [[(grade + gap, grade) for (_, gap), (_, grade) in zip(*pair, strict=True)] for pair in pairs]
+        shown = []
+        for place in (0, len(runs[0]) // 2, -1):
+            by_judge, true = (fmean(run[place][side] for run in runs) for side in (0, 1))
+            shown.append(f"{by_judge:.2f} / {true:.2f}")
+        drifted = [next((step for step, gap in run if gap > GAP), None) for run in gaps]
+        steps = ", ".join("never" if step is None else str(step) for step in drifted)
+        lines.append(f"| `{name}` | {' | '.join(shown)} | {steps} |")
+    if lines:
+        title = f"first step with a gap above {GAP:g}, by seed"
+        yield f"| prover | judge / checker, first | halfway | last | {title} |"
+        yield from ("|---|---|---|---|---|", *lines)
+
+
 BLOCKS: dict[str, Callable[[Results], Iterator[str]]] = {
     "all": list_claims,
     "scores": list_scores,
@@ -294,6 +318,9 @@ BLOCKS: dict[str, Callable[[Results], Iterator[str]]] = {
     "smol-taught": list_claims_of(TAUGHT),
     "idle": list_claims_of("scores/claims-idle-seeds"),
     "idle-groups": list_idle,
+    "verifier": list_claims_of("scores/claims-verifier-seeds"),
+    "provers": list_claims_of("scores/claims-provers-seeds"),
+    "drift": list_drift,
     "taught-tuning": list_tuning("scores/taught-tuning-seeds"),
     "smol": list_smol_claims,
 }

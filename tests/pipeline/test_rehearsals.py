@@ -186,6 +186,7 @@ def test_rehearsed_claims_fill_their_page(rehearsed, tmp_path, monkeypatch):
         "nano-taught-tuning",
         "nano-idle",
         "smol-taught",
+        "verifier-nano",
     ):
         script["seeds"].write(rehearsed.config, recipe, 0, rehearsed.results, tmp_path / "kept")
     script["main"](rehearsed.config, tmp_path / "kept", page)
