@@ -16,6 +16,7 @@ from typing import Any
 
 import matplotlib
 import seeds
+import verifiers
 from matplotlib.figure import Figure
 
 from proofmill import scores
@@ -69,6 +70,7 @@ class Results:
                     by_seed = self.curves.setdefault(key, {})
                     by_seed.setdefault(point["seed"], []).append((point["step"], point["value"]))
         self.entries = config.entries
+        self.verdicts = verifiers.read(folder)
 
     def seeds(self, name: str) -> list[int]:
         """Return the finished seeds of a table of scores."""
@@ -319,6 +321,8 @@ BLOCKS: dict[str, Callable[[Results], Iterator[str]]] = {
     "idle": list_claims_of("scores/claims-idle-seeds"),
     "idle-groups": list_idle,
     "verifier": list_claims_of("scores/claims-verifier-seeds"),
+    "verifier-agreement": lambda results: verifiers.list_agreement(results.verdicts),
+    "verifier-errors": lambda results: verifiers.list_errors(results.verdicts),
     "provers": list_claims_of("scores/claims-provers-seeds"),
     "drift": list_drift,
     "taught-tuning": list_tuning("scores/taught-tuning-seeds"),
