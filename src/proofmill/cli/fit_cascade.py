@@ -21,7 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--confidence", type=float, default=0.95, help="confidence of the bound (default: 0.95)")
     parser.add_argument("--name", default="grader/cascade", help="name of the entry to print (default: grader/cascade)")
-    parser.add_argument("--realized", metavar="GRADES", help="grades/<name> by this cascade: compare with the forecast")
+    parser.add_argument(
+        "--realized",
+        nargs=2,
+        default=[],
+        metavar=("GRADES", "GOLD"),
+        help="grades/<name> of other responses by this cascade, and their gold grades: compare with the forecast",
+    )
     add_configfile(parser)
 
 
@@ -32,11 +38,13 @@ def run(options: argparse.Namespace) -> None:
 
     if len(options.names) < 2:
         raise SettingError("fit-cascade: expected at least two tables of grades. Name the graders to combine.")
-    for name in (*options.names, options.gold, options.realized):
+    for name in (*options.names, options.gold, *options.realized):
         if name and kind_of(name) != "grades":
             raise SettingError(f"fit-cascade: `{name}` is no table of grades; expected grades/<name>. Name one.")
-    if not 0 < options.error < 1 or not 0 < options.confidence < 1:
-        raise SettingError("fit-cascade: --error and --confidence are shares; expected numbers between 0 and 1.")
+    if not 0 < options.error < 1 or not 0.5 < options.confidence < 1:
+        raise SettingError(
+            f"fit-cascade: found --error {options.error:g} and --confidence {options.confidence:g}; expected an error between 0 and 1, and a confidence between 0.5 and 1."
+        )
     if kind_of(options.name) != "grader":
         raise SettingError(f"fit-cascade: --name is `{options.name}`; expected grader/<name>.")
     gold = Table(options.gold, options.results) if options.gold else None
@@ -44,5 +52,5 @@ def run(options: argparse.Namespace) -> None:
     fit = cascades.fit(tables, gold, options.error, options.confidence, options.name)
     print("\n".join(cascades.lines(fit, options.error, options.confidence)))
     if options.realized:
-        realized = Table(options.realized, options.results)
-        print("\n".join(["", *cascades.compare_realized(fit, realized, gold or tables[-1], options.confidence)]))
+        realized, truth = (Table(name, options.results) for name in options.realized)
+        print("\n".join(["", *cascades.compare_realized(fit, realized, truth, options.confidence)]))
