@@ -189,6 +189,7 @@ def test_rehearsed_claims_fill_their_page(rehearsed, tmp_path, monkeypatch):
         "verifier-nano",
     ):
         script["seeds"].write(rehearsed.config, recipe, 0, rehearsed.results, tmp_path / "kept")
+    script["verifiers"].collect(rehearsed.results, 0, tmp_path / "kept")
     script["main"](rehearsed.config, tmp_path / "kept", page)
     text = page.read_text(encoding="utf-8")
     settled = rehearsed.table("scores/claims-rewards-seeds").stamp["claims"]
