@@ -210,6 +210,28 @@ def test_repeat_trains_anew_and_keeps_the_data():
     assert len(grades) == 4
 
 
+def test_repeat_judges_each_seed_by_its_own_verifier():
+    """A judge that is trained is trained again, with its grader; a remote judge stays the same, and targets name no judge."""
+    own = {"weights": "sft/c", "price": {"input": 0, "output": 0}, "temperature": 0}
+    prover = {"model": "base/b", "problems": "problems/train", "rewards": {"grade": 1}, "unscored": "drop", "steps": 2}
+    entries = scored(
+        **{
+            "api/own": own,
+            "grader/own": {"judges": ["api/own"], "prompt": "grade-by-reference", "show-reference": True},
+            "grader/far": {"judges": ["api/referee"], "prompt": "grade-by-reference", "show-reference": True},
+            "grpo/own": {**prover, "grader": "grader/own", "audit": "grader/far"},
+        }
+    )
+    entries["scores/s"] = {**entries["scores/s"], "models": ["grpo/own"]}
+    book = expand({"r": {**entries, "scores/seeds": {"repeat": "scores/s", "seeds": [0, 1]}}})
+    trained = book.entries["grpo/own@seed-1"]
+    assert (trained.grader, trained.audit) == ("grader/own@seed-1", "grader/far")
+    assert book.declared["grader/own@seed-1"].judges == ["api/own@seed-1"]
+    assert book.declared["api/own@seed-1"].weights == "sft/c@seed-1"
+    assert book.entries["sft/c@seed-1"].seed == 1
+    assert not [name for name in book.recipes["r"] if name.startswith(("api/", "grader/"))]
+
+
 PROBLEMS = {"source": "arithmetic", "rows": 3}
 
 
