@@ -83,7 +83,7 @@ def collect(results: Path, seed: int, folder: Path) -> None:
             said = {row["problem"]: row["verdict"] for row in table(cell).rows("problem", "verdict")}
             given[model] = [m[1] if (m := SAID.match(said.get(row["problem"], ""))) else "-" for row in rows]
         lines += [
-            {"seed": seed, "problems": problems, "grader": name, "grades": ",".join(values).replace(",", "|")}
+            {"seed": seed, "problems": problems, "grader": name, "grades": "|".join(values)}
             for name, values in given.items()
         ]
     kept = [line for line in seeds.read_lines(folder / FILE) if line["seed"] != str(seed)]

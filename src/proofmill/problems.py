@@ -126,7 +126,7 @@ def _attempts(entry: Problems, job: Job) -> Iterator[dict]:
         shared = {name: problem[name] for name in ("level", "year", "tags", "date")}
         id = digest(without_seed(grades), response["problem"], response["attempt"])
         own = {"problem": id, "question_type": "answer", "origin": f"{grades}#{response['problem']}"}
-        yield {**shared, **own, **verifiers.to_problem(prompt, submission, require(grade))}
+        yield {**shared, **own, **verifiers.to_problem(grades, prompt, submission, require(grade))}
 
 
 def _once(own: Iterator[dict], further: list[tuple[str, Iterator[dict]]]) -> Iterator[dict]:

@@ -127,6 +127,15 @@ def test_unscored_responses_are_no_errors_and_are_shown():
     assert (numbers.error, numbers.unscored, numbers.dollars) == (0, 0.5, 1000)
 
 
+def test_judge_that_declines_what_is_hard_is_not_accurate():
+    """A cheap judge without an error, and without a grade for half of the responses, is not chosen alone."""
+    grades_GN = np.array([[7.0, np.nan] * 20, [7.0, 3.0] * 20])
+    problems = [f"p{number}" for number in range(40)]
+    sample = Sample(grades_GN, np.array([[1.0] * 40, [9.0] * 40]), np.array([7.0, 4.0] * 20), problems, 7)
+    ordered = cascades.order(sample, 2)
+    assert Cascade((0,)) not in ordered and Cascade((0, 1), (None,)) in ordered
+
+
 def test_tables_of_different_responses_are_refused(study):
     """Judges must have graded the same sample."""
     with pytest.raises(TableError, match="grades/human-new: graded other responses than grades/cheap"):

@@ -64,7 +64,7 @@ def test_problem_without_a_truth_is_unscored(answer):
 def test_graded_attempt_asks_what_its_judge_is_asked():
     """The statement is the judge's prompt, the solution its verdict, the answer the grade."""
     prompt = templates.prompt("grade-strict")
-    made = to_problem(prompt, ATTEMPT, GRADE)
+    made = to_problem("grades/x", prompt, ATTEMPT, GRADE)
     fields = {"statement": ATTEMPT.statement, "proof": "By $c$.", "scheme": ATTEMPT.scheme, "reference": None}
     assert made["statement"] == prompt.render(fields)
     assert made["solution"] == GRADE["verdict"]
@@ -74,13 +74,13 @@ def test_graded_attempt_asks_what_its_judge_is_asked():
 @pytest.mark.parametrize("words", ["", "all right", "<points>6</points>", "<score>5</score>"])
 def test_verdict_in_other_words_becomes_the_shortest_one(words):
     """A person's comment, or a verdict in another form or with another grade, is not imitated."""
-    made = to_problem(templates.prompt("grade-strict"), ATTEMPT, {**GRADE, "verdict": words})
+    made = to_problem("grades/x", templates.prompt("grade-strict"), ATTEMPT, {**GRADE, "verdict": words})
     assert made["solution"] == "<points>5</points>"
 
 
 def test_grade_between_two_verdicts_has_none_to_imitate():
     """A mean of several judges is a truth to be close to, and no verdict."""
-    made = to_problem(templates.prompt("grade-strict"), ATTEMPT, {**GRADE, "grade": 4.5})
+    made = to_problem("grades/x", templates.prompt("grade-strict"), ATTEMPT, {**GRADE, "grade": 4.5})
     assert (made["solution"], Truth.of(made["answer"]).grade) == (None, 4.5)
 
 
@@ -94,14 +94,16 @@ def test_grade_between_two_verdicts_has_none_to_imitate():
 )
 def test_attempt_without_grade_or_text_is_dropped(attempt, grade, evidence):
     """An unscored attempt is not one with 0 points: it is no example, and the table says why."""
-    made = to_problem(templates.prompt("grade-strict"), attempt, grade)
+    made = to_problem("grades/x", templates.prompt("grade-strict"), attempt, grade)
     assert (made["statement"], made["dropped"], made["evidence"]) == ("", "graded", evidence)
 
 
 def test_grades_on_another_scale_are_refused():
     """A grade of 1 point of 1 is not 1 point of 7."""
-    with pytest.raises(TableError, match="grades of 1 points, and prompt `grade-strict` asks for verdicts of 7"):
-        to_problem(templates.prompt("grade-strict"), ATTEMPT, {**GRADE, "grade": 1.0, "max_points": 1})
+    with pytest.raises(
+        TableError, match="grades/x: has grades of 1 points, and prompt `grade-strict` asks for verdicts of 7"
+    ):
+        to_problem("grades/x", templates.prompt("grade-strict"), ATTEMPT, {**GRADE, "grade": 1.0, "max_points": 1})
 
 
 def test_table_of_grades_becomes_problems(mill):

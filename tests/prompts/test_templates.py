@@ -60,6 +60,14 @@ def test_verbatim_keeps_our_tags_and_no_control_token():
     assert shown.startswith("<points>7</points>") and not TOKEN.findall(fold(shown))
 
 
+def test_prompt_with_a_block_cannot_keep_tags(tmp_path):
+    """A text could close the block, so the header is refused."""
+    file = tmp_path / "own.md"
+    file.write_text("---\nneeds: [statement]\nkeeps-tags: true\n---\n<problem>\n{{ statement }}\n</problem>\n")
+    with pytest.raises(RecipeError, match="`keeps-tags` is set and its text is more than one field"):
+        templates.prompt(str(file))
+
+
 @pytest.mark.parametrize("name", SHOWN)
 def test_prompt_with_untrusted_text_says_to_ignore_its_instructions(name):
     """Each prompt that shows untrusted texts tells its reader to ignore instructions in them."""

@@ -175,10 +175,15 @@ def read_sample(tables: Sequence[Table], gold: Table | None) -> Sample:
 
 
 def order(sample: Sample, graders: int) -> list[Cascade]:
-    """Return the cascades that no other beats in both error and cost, the most accurate first."""
-    numbered = []
+    """Return the cascades that no other beats in both error and cost, the most accurate first.
+
+    None leaves more responses unscored than the last grader alone.
+    """
+    numbered, most_unscored = [], np.isnan(sample.grades_GN[-1]).mean()
     for cascade in list_cascades(graders, sample.points):
         grade_N, dollars_N = cascade.apply(sample)
+        if np.isnan(grade_N).mean() > most_unscored:  # no errors where it has no grade, which is not accuracy
+            continue
         error_P = _by_problem(np.abs(grade_N - sample.gold_N) / sample.points, sample.problems)
         if len(error_P):
             numbered.append((float(dollars_N.mean()), float(error_P.mean()), len(cascade.graders), cascade))

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from proofmill.answers import extraction
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
+from proofmill.graders.verifiers import grade_verdict
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.synthetic import congruences, grading, small_proofs, small_tasks
 from proofmill.synthetic.grading import MAX_POINTS
@@ -124,13 +125,6 @@ def _tests() -> Iterator[Check]:
 
 
 @contextmanager
-def _grade_distance() -> Iterator[Check]:
-    from proofmill.graders.verifiers import grade_verdict  # reads tables, which a grader of rewards may not
-
-    yield lambda submissions: map(grade_verdict, submissions)
-
-
-@contextmanager
 def _inspect_task() -> Iterator[Check]:
     from proofmill.foreign import inspect_tasks
 
@@ -228,7 +222,7 @@ PROGRAMS: dict[str, ProgramGrader] = {
     "grade-distance": ProgramGrader(
         1,
         "grades a verdict by its distance from the grade of the attempt: 1 - |grade - truth| / (max points); problems of the source `graded-attempts`",
-        _grade_distance,
+        _each(grade_verdict),
         ("answer",),
     ),
     "inspect-task": ProgramGrader(

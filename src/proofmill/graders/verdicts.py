@@ -89,9 +89,6 @@ class Verdict:
     prompt_tokens: int = 0
     opinions: tuple[Opinion, ...] = ()
 
-    def with_text(self, text: str) -> "Verdict":
-        return replace(self, text=text)
-
     def with_calls(self, calls: Sequence[ModelOutput], opinions: Sequence[Opinion] = ()) -> "Verdict":
         """Return the verdict with the cost and tokens of the calls that led to it, and their opinions."""
         return replace(
@@ -113,7 +110,7 @@ def read(answer: ModelOutput, prompt: Prompt) -> Verdict:
         return Verdict(None, full, Reason(answer.reason), answer.text or answer.detail)
     text = SHOWN.split(final_part(answer.text, answer.reasoning or None))[-1]
     truncated = answer.stop_reason == StopReason.LENGTH
-    return read_text(text, prompt.verdict or "points", prompt.scale, truncated).with_text(answer.text)
+    return replace(read_text(text, prompt.verdict or "points", prompt.scale, truncated), text=answer.text)
 
 
 def read_text(text: str, form: str, scale: Sequence[float], truncated: bool = False) -> Verdict:

@@ -61,7 +61,7 @@ def grade_verdict(submission: Submission) -> Verdict:
     )
 
 
-def to_problem(prompt: Prompt, submission: Submission, grade: Mapping[str, Any]) -> dict[str, Any]:
+def to_problem(where: str, prompt: Prompt, submission: Submission, grade: Mapping[str, Any]) -> dict[str, Any]:
     """Return statement, answer and solution of a graded attempt, or why it has none. Raises TableError if scales differ."""
     fields = {
         "statement": submission.statement, "proof": submission.final, "scheme": submission.scheme,
@@ -71,8 +71,8 @@ def to_problem(prompt: Prompt, submission: Submission, grade: Mapping[str, Any])
         return {"statement": "", "dropped": "graded", "evidence": str(ABSENT[absent] if absent else grade["reason"])}
     if (full := max(prompt.scale)) != grade["max_points"]:
         raise TableError(
-            f"grades of {grade['max_points']} points, and prompt `{prompt.name}` asks for verdicts of {full:g}; expected one "
-            "scale. Set another `prompt`."
+            f"{where}: has grades of {grade['max_points']} points, and prompt `{prompt.name}` asks for verdicts of {full:g}; "
+            "expected one scale. Set another `prompt`."
         )
     truth = Truth(grade["grade"], prompt.verdict or "points", prompt.scale)
     return {"statement": prompt.render(fields), "answer": str(truth), "solution": _verdict(truth, grade["verdict"])}

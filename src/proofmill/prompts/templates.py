@@ -50,6 +50,7 @@ from proofmill.text.suggestions import among
 PROMPTS = Path(__file__).parent
 further: list[Path] = []  # folders with a user's own prompts
 _NAME = re.compile(r"[\w-][\w. -]{0,99}(?:/[\w-][\w. -]{0,99})*")
+_FIELD = re.compile(r"\{\{ *\w+ *\}\}")
 _HEADER = re.compile(r"\A---\n(.*?)\n---\n+", re.DOTALL)
 
 
@@ -355,6 +356,10 @@ def _body_faults(body: str, settings: Mapping[str, Any]) -> list[str]:
         return [f"its text is no template ({type(error).__name__}: {short(str(error))}); expected Jinja"]
     if others:
         return [f"its text includes `{others[0]}`; expected one file with the full text. Copy that text into it"]
+    if settings.get("keeps-tags") and not _FIELD.fullmatch(body.strip()):
+        return [
+            "`keeps-tags` is set and its text is more than one field; expected only a field, which has no block to close"
+        ]
     lists: list[Any] = [settings.get(key) for key in ("needs", "optional")]
     named = {name for some in lists if _all(some, str) for name in some}
     return [
