@@ -30,10 +30,10 @@ from proofmill.metrics.metrics import METRICS
 from proofmill.schema.names import without_seed
 
 PAGE = seeds.ROOT / "docs/claims.md"
-RECIPE, IDLE, SMOL, VERIFIER = "nano-claims", "nano-idle", "smol-seeds", "verifier-nano"
+RECIPE, IDLE, SMOL = "nano-claims", "nano-idle", "smol-seeds"
 RECIPES = (
     *(RECIPE, "nano-staleness", "nano-tuning", "nano-taught", "nano-taught-tuning", "smol-taught", IDLE, SMOL),
-    VERIFIER,
+    *verifiers.STUDIES,
 )
 WAYS, ATTEMPTS, REWARDS = "scores/claims-ways-seeds", "scores/claims-attempts-seeds", "scores/claims-rewards-seeds"
 SCORES = (WAYS, ATTEMPTS, REWARDS)
@@ -63,14 +63,14 @@ class Results:
                 self.groups[name] = groups = seeds.group(tables, entry)
                 self.rows[name], settled = scores.score_groups(groups, entry)
                 self.settled[name] = {claim.name: claim.to_stamp() for claim in settled}
-        for recipe in (RECIPE, IDLE, VERIFIER):
+        for recipe in (RECIPE, IDLE, *verifiers.STUDIES):
             known = {*self.curves}  # trainings of several recipes count once
             for point in seeds.read_trainings(recipe, folder):
                 if (key := (without_seed(point["name"]), point["metric"])) not in known:
                     by_seed = self.curves.setdefault(key, {})
                     by_seed.setdefault(point["seed"], []).append((point["step"], point["value"]))
         self.entries = config.entries
-        self.verdicts = verifiers.read(folder)
+        self.verdicts = {name: verifiers.read(study, folder) for name, study in verifiers.STUDIES.items()}
 
     def seeds(self, name: str) -> list[int]:
         """Return the finished seeds of a table of scores."""
@@ -284,25 +284,49 @@ def list_idle(results: Results) -> Iterator[str]:
         yield from ("|---|---|---|---|---|---|", *lines)
 
 
-def list_drift(results: Results) -> Iterator[str]:
-    """Yield what a verifier and the checker grade the rollouts of each prover, at the start, halfway and at the end."""
-    lines = []
-    for name in ("grpo/by-verifier", "grpo/by-verifier-half", "grpo/by-verifier-again", "grpo/by-verifiers"):
-        if not (gaps := results.curve(name, AUDIT_GAP)):
-            continue
-        pairs = zip(gaps, results.curve(name, AUDIT_GRADE), strict=True)
-        runs = [[(grade + gap, grade) for (_, gap), (_, grade) in zip(*pair, strict=True)] for pair in pairs]
-        shown = []
-        for place in (0, len(runs[0]) // 2, -1):
-            by_judge, true = (fmean(run[place][side] for run in runs) for side in (0, 1))
-            shown.append(f"{by_judge:.2f} / {true:.2f}")
-        drifted = [next((step for step, gap in run if gap > GAP), None) for run in gaps]
-        steps = ", ".join("never" if step is None else str(step) for step in drifted)
-        lines.append(f"| `{name}` | {' | '.join(shown)} | {steps} |")
-    if lines:
-        title = f"first step with a gap above {GAP:g}, by seed"
-        yield f"| prover | judge / checker, first | halfway | last | {title} |"
-        yield from ("|---|---|---|---|---|", *lines)
+PROVERS = {  # of each study: what the program rewards, then what verifiers do
+    "verifier-nano": ("grpo/by-verifier", "grpo/by-verifier-half", "grpo/by-verifier-again", "grpo/by-verifiers"),
+    "verifier-smol": (
+        *("grpo/proofs-judge", "grpo/proofs-verified", "grpo/proofs-verified-half", "grpo/proofs-verified-again"),
+        "grpo/proofs-verifiers",
+    ),
+}
+
+
+def _rewards(results: Results, name: str) -> list[list[tuple[int, float, float]]]:
+    """Return step, grade by the judge and grade by the checker of each audit, for each seed."""
+    pairs = zip(results.curve(name, AUDIT_GAP), results.curve(name, AUDIT_GRADE), strict=True)
+    return [[(step, grade + gap, grade) for (step, gap), (_, grade) in zip(*pair, strict=True)] for pair in pairs]
+
+
+def list_drift(recipe: str) -> Callable[[Results], Iterator[str]]:
+    """Return the lines of what judge and checker grade the rollouts of each prover: first, halfway and last."""
+
+    def lines(results: Results) -> Iterator[str]:
+        known = {name: runs for name in PROVERS[recipe] if (runs := _rewards(results, name))}
+        if known:
+            title = f"first step with a gap above {GAP:g}, by seed"
+            yield f"| prover | judge / checker, first | halfway | last | {title} |"
+            yield "|---|---|---|---|---|"
+        for name, runs in known.items():
+            shown = []
+            for place in (0, len(runs[0]) // 2, -1):
+                by_judge, true = (fmean(run[place][side] for run in runs) for side in (1, 2))
+                shown.append(f"{by_judge:.2f} / {true:.2f}")
+            drifted = [next((step for step, judge, true in run if judge - true > GAP), None) for run in runs]
+            steps = ", ".join("never" if step is None else str(step) for step in drifted)
+            yield f"| `{name}` | {' | '.join(shown)} | {steps} |"
+        if known:
+            yield from ("", f"![True grade over the reward, by prover](images/drift-{recipe}.svg)")
+
+    return lines
+
+
+def list_verdicts(
+    lines: Callable[[verifiers.Study, verifiers.Verdicts], Iterator[str]], recipe: str
+) -> Callable[[Results], Iterator[str]]:
+    """Return the lines about the verdicts of one study."""
+    return lambda results: lines(verifiers.STUDIES[recipe], results.verdicts[recipe])
 
 
 BLOCKS: dict[str, Callable[[Results], Iterator[str]]] = {
@@ -321,10 +345,15 @@ BLOCKS: dict[str, Callable[[Results], Iterator[str]]] = {
     "idle": list_claims_of("scores/claims-idle-seeds"),
     "idle-groups": list_idle,
     "verifier": list_claims_of("scores/claims-verifier-seeds"),
-    "verifier-agreement": lambda results: verifiers.list_agreement(results.verdicts),
-    "verifier-errors": lambda results: verifiers.list_errors(results.verdicts),
+    "verifier-agreement": list_verdicts(verifiers.list_agreement, "verifier-nano"),
+    "verifier-errors": list_verdicts(verifiers.list_errors, "verifier-nano"),
     "provers": list_claims_of("scores/claims-provers-seeds"),
-    "drift": list_drift,
+    "drift": list_drift("verifier-nano"),
+    "smol-verifier": list_claims_of("scores/proof-verifiers-seeds"),
+    "smol-verifier-agreement": list_verdicts(verifiers.list_agreement, "verifier-smol"),
+    "smol-verifier-errors": list_verdicts(verifiers.list_errors, "verifier-smol"),
+    "smol-provers": list_claims_of("scores/proof-provers-seeds"),
+    "smol-drift": list_drift("verifier-smol"),
     "taught-tuning": list_tuning("scores/taught-tuning-seeds"),
     "smol": list_smol_claims,
 }
@@ -381,6 +410,27 @@ def draw_forest(claims: Claims, path: Path) -> None:
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
+def draw_drift(results: Results, recipe: str, path: Path) -> None:
+    """Draw the true grade over the reward for each prover, from its first audit to its last; pale: single seeds."""
+    with matplotlib.rc_context({"svg.hashsalt": "proofmill", "font.size": 8}):
+        figure = Figure(figsize=(5, 4), layout="constrained")
+        axes = figure.add_subplot()
+        for number, name in enumerate(PROVERS[recipe]):
+            runs = _rewards(results, name)
+            for run in runs:
+                axes.plot([judge for _, judge, _ in run], [true for *_, true in run], color=f"C{number}", alpha=0.2)
+            means = [[fmean(values) for values in zip(*point, strict=True)] for point in zip(*runs, strict=True)]
+            if means:
+                _, judge, true = zip(*means, strict=True)
+                axes.plot(judge, true, color=f"C{number}", marker=".", label=name)
+                axes.plot(judge[-1], true[-1], color=f"C{number}", marker="s")
+        axes.axline((0, 0), slope=1, color="0.3", linewidth=0.8, linestyle=":")
+        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="reward by the judge, share of the points; square: last audit")
+        axes.set_ylabel("true grade, share of the points")
+        axes.legend()
+        figure.savefig(path, format="svg", metadata={"Date": None})
+
+
 def _draw_interval(axes: Any, numbers: Mapping[str, Any], y: float, **looks: Any) -> None:
     if numbers["value"] is None:
         return
@@ -406,6 +456,9 @@ def main(config: Config, folder: Path = seeds.FOLDER, page: Path = PAGE) -> None
     images.mkdir(exist_ok=True)
     if claims := results.claims(*SCORES):
         draw_forest(claims, images / "claims.svg")
+    for recipe, names in PROVERS.items():
+        if any(results.curve(name, AUDIT_GAP) for name in names):
+            draw_drift(results, recipe, images / f"drift-{recipe}.svg")
     if ATTEMPTS in results.rows:
         with tempfile.TemporaryDirectory() as tables:
             Table(ATTEMPTS, Path(tables)).write(results.rows[ATTEMPTS], {"entry": {}, "fingerprint": RECIPE})

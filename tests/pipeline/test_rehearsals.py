@@ -26,7 +26,7 @@ pytestmark = pytest.mark.pipeline
 SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano", "absolute-zero")
 OTHERS = (
     *("real-corpus", "gold-answers", "grader-study", "imo-bench", "nano-claims", "nano-tuning", "nano-staleness"),
-    *("nano-taught", "nano-taught-tuning", "nano-idle", "verifier-nano", "cascade-nano"),
+    *("nano-taught", "nano-taught-tuning", "nano-idle", "verifier-nano", "verifier-smol", "cascade-nano"),
     *(
         "nano-scaffolds",
         "smol",
@@ -186,10 +186,11 @@ def test_rehearsed_claims_fill_their_page(rehearsed, tmp_path, monkeypatch):
         "nano-taught-tuning",
         "nano-idle",
         "smol-taught",
-        "verifier-nano",
+        *script["verifiers"].STUDIES,
     ):
         script["seeds"].write(rehearsed.config, recipe, 0, rehearsed.results, tmp_path / "kept")
-    script["verifiers"].collect(rehearsed.results, 0, tmp_path / "kept")
+    for study in script["verifiers"].STUDIES.values():
+        script["verifiers"].collect(study, rehearsed.results, 0, tmp_path / "kept")
     script["main"](rehearsed.config, tmp_path / "kept", page)
     text = page.read_text(encoding="utf-8")
     settled = rehearsed.table("scores/claims-rewards-seeds").stamp["claims"]
