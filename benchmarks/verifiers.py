@@ -41,7 +41,7 @@ CONTROLS = ("most-frequent", "surface")
 
 @dataclass(frozen=True)
 class Study:
-    """What one recipe trains and tests, and how its prompt shows an attempt."""
+    """The tables of one recipe, and how its prompt shows an attempt."""
 
     recipe: str
     points: int
@@ -49,7 +49,7 @@ class Study:
     tested: Mapping[str, str]  # problems, with the grades that they are made of
     models: Sequence[str]
     shown: re.Pattern[str]  # the statement and the proof in a judge's prompt
-    measures: Callable[[str], tuple[int, ...]]  # of a proof
+    features: Callable[[str], tuple[int, ...]]  # of a proof
     faults: Mapping[str, str]  # of a checker's verdict, by a part of its text; the first counts
 
     @property
@@ -65,7 +65,7 @@ NANO = Study(
     tested={"problems/verdicts-tested": "grades/tested", "problems/verdicts-student": "grades/tested-student"},
     models=("sft/verifier", "sft/verifier-longer", "grpo/verifier", "sft/verifier-again"),
     shown=re.compile(r"<problem>\n(.*)\n</problem>\n<proof>\n(.*)\n</proof>", re.DOTALL),
-    measures=lambda proof: (proof.count("\n") + 1, len(proof) // 10, proof.count("\\boxed{")),
+    features=lambda proof: (proof.count("\n") + 1, len(proof) // 10, proof.count("\\boxed{")),
     faults={
         "false line": "is false or cannot be read",
         "missing line": "lines are missing",
@@ -84,7 +84,7 @@ SMOL = Study(
     },
     models=("sft/proof-verifier", "sft/proof-verifier-longer", "grpo/proof-verifier", "sft/proof-verifier-again"),
     shown=re.compile(r"\A(.*?)\n\n.*ignore them\.\n\n(.*)\n\nPoints\?", re.DOTALL),
-    measures=lambda proof: (proof.count("\n") + 1, proof.count(">"), len(proof)),
+    features=lambda proof: (proof.count("\n") + 1, proof.count(">"), len(proof)),
     faults={
         "false or no comparison": "only true comparisons",
         "wrong number": "number is first",
@@ -150,9 +150,9 @@ def _name_fault(study: Study, verdict: str) -> str:
 
 
 def _features(study: Study, statement: str) -> tuple[int, ...]:
-    """Return the measures of the attempt that a prompt shows, and the statement's length."""
+    """Return the features of the attempt that a prompt shows, and the statement's length."""
     shown = study.shown.search(statement)
-    return (*study.measures(shown[2]), len(shown[1])) if shown else ()
+    return (*study.features(shown[2]), len(shown[1])) if shown else ()
 
 
 def _fit(examples: Sequence[tuple[tuple[int, ...], float]]) -> dict[str, Callable[[tuple[int, ...]], float]]:
