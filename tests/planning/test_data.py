@@ -73,7 +73,7 @@ def test_addresses_of_shipped_recipes_are_pinned():
         *("AI-MO/aops", "AI-MO/olympiads-ref-base", "open-r1/Mixture-of-Thoughts", "open-r1/OpenR1-Distill-7B"),
         *("MathArena/imo_2025", "MathArena/imc_2025", "MathArena/putnam_2025"),
         *("lm-provers/QED-Nano", "lm-provers/QED-Nano-SFT", "lm-provers/FineProofs-RL-test"),
-        *("lm-provers/matharena-gradingbench", "lm-provers/olympiads-proof-graderbench"),
+        *("lm-provers/matharena-gradingbench", "lm-provers/olympiads-proof-graderbench", "wenjiema02/ProofBench"),
     }
 
 

@@ -1,11 +1,15 @@
 """Attempts of others with human grades: read by column, graded by ours, compared."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from mill import SMALL
+from mill import ROOT, SMALL
 from proofmill import responses
+from proofmill.config import yaml_files
+from proofmill.config.config import expand
 from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import KINDS
@@ -82,6 +86,39 @@ def test_published_sets_are_read_by_their_columns(
         max_points,
         tokens,
     )
+
+
+GRADINGBENCH = {  # the columns as published (docs of the recipe `verifier`); other values
+    "Grading ID": "GB-0001", "Problem ID": "PB-1", "Problem": "Prove it.", "Solution": "Official.",
+    "Grading guidelines": "(Partial) 1 point", "Response": "Attempt.", "Points": 6, "Reward": "Almost",
+    "Problem Source": "made up",
+}  # fmt: skip
+EXPERTS = {
+    "problem_id": "IMO-1", "problem": "Prove it.", "generator": "o3", "model_solution": "Attempt.", "expert_rating": 6.0,
+    "reference_solution": "Official.", "marking_scheme": "(Partial) 1 point", "response_number": 1,
+}  # fmt: skip
+CORPUS = {"problem_id": "x", "problem": "Prove it.", "model_id": "openai/o3", "solution": "Attempt.", "score": [1, 0]}
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "grade", "scheme", "solution"),
+    [
+        ("problems/gradingbench", GRADINGBENCH, (6, 7), "(Partial) 1 point", "Official."),
+        ("problems/expert-test", EXPERTS, (6, 7), "(Partial) 1 point", "Official."),
+        ("problems/opc-test", CORPUS, (0.5, 1), None, None),
+    ],
+)
+def test_sets_of_the_recipe_verifier_are_read_as_it_names_their_columns(
+    tmp_path, name, record, grade, scheme, solution
+):
+    """The statement, the attempt, its writer, the scheme and the official solution have their own places."""
+    entry = replace(expand(yaml_files.read(ROOT / "config.yaml")).entries[name], path=str(tmp_path / "set.jsonl"))
+    Path(entry.path).write_text(json.dumps(record) + "\n", encoding="utf-8")
+    (problem,) = graded_proofs.problems(entry)
+    ((_, attempt),) = graded_proofs.attempts(entry)
+    assert (problem["statement"], problem["guidelines"], problem["solution"]) == ("Prove it.", scheme, solution)
+    assert (attempt.text, (attempt.grade, attempt.max_points)) == ("Attempt.", grade)
+    assert attempt.writer == (None if name.endswith("bench") else record.get("generator") or record["model_id"])
 
 
 def test_truncated_run_is_empty_and_has_no_grades(mill, tmp_path):
