@@ -16,6 +16,7 @@ from proofmill.engines.open_engine import asking_for
 from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import read
+from proofmill.graders.verifiers import Truth
 from proofmill.prompts import templates
 from proofmill.schema.entries.declared import Api, Grader
 from proofmill.schema.entries.response_entries import Grades
@@ -633,6 +634,33 @@ def test_meta_verifier_is_shown_what_the_verifier_wrote(judged):
         {**says, "a": lambda *_: "\\boxed{1}"}, EXAMINED, [Submission("?", None, None, "So.")], more=AGAIN
     )
     assert len(asked["a"]) == 1 and not asked.get("b")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "analysis", "found"),
+    [
+        ("<points>5</points>", "\\boxed{1}", (1.0, "ok")),
+        ("<points>5</points>", "\\boxed{0.5}", (0.5, "ok")),
+        ("<points>5</points>", "\\boxed{0}", (0.0, "ok")),
+        ("<points>2</points>", "\\boxed{0.5}", (2 / 7, "ok")),
+        ("<points>5</points>", "well done", (None, "no-verdict")),
+        ("no number", None, (0.0, "ok")),  # it costs no call
+    ],
+)
+def test_verdict_is_worth_its_closeness_times_the_soundness_of_its_analysis(judged, verdict, analysis, found):
+    """The later grade is a share of the earlier one; without a later grade the row is unscored, and not 0."""
+    entry = {"judges": ["grade-distance"], "escalate-to": "grader/sound", "escalate-on": ["band"]}
+    entry |= {"escalate-band": [0.1, 1], "escalated": "multiplies"}
+    sound = {"grader/sound": {"judges": ["api/a"], "prompt": "grade-analysis", "parse-retries": 0}}
+    truth = str(Truth(5, "points", tuple(range(8))))
+    (given,), asked = judged(
+        {"a": lambda *_: analysis}, entry, [Submission("Grade it.", truth, None, verdict)], more=sound
+    )
+    assert (given.grade, given.reason) == (None if found[0] is None else pytest.approx(found[0]), found[1])
+    assert len(asked.get("a", ())) == (analysis is not None)
+    assert all(
+        verdict in messages[0]["content"] or "&lt;points>" in messages[0]["content"] for messages in asked.get("a", ())
+    )
 
 
 def test_judgement_is_no_field_that_a_rubric_needs(tmp_path):

@@ -66,6 +66,8 @@ def cascade(
         last = yield from cascade(
             further, submission, declared, schemes, f"escalated {stage}", ruling.verdict.text or None
         )
+        if (grade := ruling.verdict.grade) is not None and last.grade is not None and first.escalated == "multiplies":
+            last = replace(last, grade=grade * last.grade / full)
         return together_with(ruling.verdict, last)
     return ruling.verdict
 

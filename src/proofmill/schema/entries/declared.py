@@ -179,6 +179,10 @@ class Grader(Entry):
         ["unscored"],
     )
     escalate_band: list[float] = doc("Lowest and highest grade of `band`, e.g. `[2, 5]`.", [])
+    escalated: Literal["replaces", "multiplies"] = doc(
+        "What the later grade does to this one, if there is one: it replaces it, or, as a share of the points, multiplies it.",
+        "replaces",
+    )
 
     def faults(self, context: Context) -> Iterator[str]:
         programs = [name for name in self.judges if name in context.lists["graders"]]
@@ -205,8 +209,8 @@ class Grader(Entry):
                 yield f"`show-reference` is set and prompt `{prompt.name}` has no field `reference`; expected a prompt that shows it. Remove `show-reference` or set another prompt."
             if "reference" in prompt.needs and not self.show_reference:
                 yield f"prompt `{prompt.name}` needs the reference solution; expected `show-reference: true`. Set it."
-        if self.escalate_to is None and set(self.escalate_on) != {"unscored"}:
-            yield "`escalate-on` is set and `escalate-to` is not; expected the grader to escalate to. Set it."
+        if self.escalate_to is None and (set(self.escalate_on) != {"unscored"} or self.escalated != "replaces"):
+            yield "`escalate-on` or `escalated` is set and `escalate-to` is not; expected the grader to escalate to. Set it."
         prompts_known = context.is_known(self.prompt)
         if prompts_known and band and band[1] > context.max_points(self):
             yield f"`escalate-band` is {band}, and grades go up to {context.max_points(self)}; expected a band within the scale."
