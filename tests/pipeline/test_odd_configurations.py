@@ -54,7 +54,7 @@ def test_source_that_cannot_be_read_is_refused(tmp_path, path):
     """A file that has no rows gives one message, whatever it is."""
     refused(
         Project(tmp_path / "project", f"r:\n  problems/x: {{source: table, path: '{path}'}}\n"),
-        "TableError: ",
+        "Error: ",
         path[:20],
     )
 

@@ -64,7 +64,7 @@ def lacks_column(entry: Any, column: str) -> bool:
         return False
     try:
         first = _first_record(entry)
-    except (SettingError, TableError):  # reported where the file is read
+    except (SettingError, TableError, OSError):  # reported where the file is read
         return False
     return first is not None and (bool(entry.columns) or column not in first[1])
 
@@ -82,6 +82,6 @@ def row_fault(entry: Any) -> str | None:
             record_fields.field(where, record, column)
         if isinstance(entry, Problems) and entry.source in SOURCES and not entry.where:  # else it may not be selected
             next(SOURCES[entry.source].load(entry), None)
-    except (SettingError, TableError) as error:  # an unset variable is reported if the file is needed
+    except (SettingError, TableError, OSError) as error:  # others are reported where the file is needed
         return str(error) if isinstance(error, TableError) else None
     return None
