@@ -439,6 +439,7 @@ def test_confusions_of_grader_and_people_are_on_the_page(study, mill):
     made = mill(STUDY | {"scores/s": {"grades": ["grades/lines"], "gold-grades": "grades/human", "metrics": ["mae"]}})
     made.results = study.results
     page = made.make("scores/s").page.read_text(encoding="utf-8")
+    assert "\nGraded by arithmetic (0 to 7 points).\n" in page
     table = page[page.index("| human \\ arithmetic on problems/g |") :].split("\n\n")[0].splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     assert cells[0][1:] == [row[0] for row in cells[2:]]
