@@ -1,13 +1,14 @@
 """Named rewards: what each gives the attempts of a group, with its arguments, and what an unscored attempt gets."""
 
 import math
+from dataclasses import fields
 
 import pytest
 
 from proofmill.config.config import expand
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
-from proofmill.rewards.rewards import OUTCOMES, REWARDS, Rollout, RolloutGroup, weight
+from proofmill.rewards.rewards import _TRIAL, OUTCOMES, REWARDS, Rollout, RolloutGroup, weight
 from proofmill.schema.errors import RecipeError
 
 SMALL = {
@@ -159,6 +160,21 @@ def test_reward_that_cannot_be_is_refused(rewards, message):
     """Names and arguments are checked when the configuration is read."""
     with pytest.raises(RecipeError, match=message):
         grpo(rewards)
+
+
+def test_every_reward_can_be_named_and_reads_what_an_attempt_has():
+    """Arguments are tried on an attempt that has each field and property of a real one."""
+    needed = {
+        "grade-discounted": {"rate": 0.1},
+        "outcome": {"preset": "success"},
+        "length-lead": {"alpha": 0.1},
+        "overlong": {"buffer": 4},
+    }
+    assert {name: grpo({name: needed.get(name, 1)}).rewards for name in REWARDS} == {
+        name: {name: needed.get(name, 1)} for name in REWARDS
+    }
+    read = {name for name in dir(Submission) if not name.startswith("_")} - {"of", "answer_form"}
+    assert read | {field.name for field in fields(Submission)} == {*vars(_TRIAL.rollouts[0].submission)}
 
 
 def test_weight_is_a_number_or_one_of_the_arguments():

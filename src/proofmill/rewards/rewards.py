@@ -87,7 +87,11 @@ class Reward:
 
 
 def _trial(grade: float, tokens: int) -> Rollout:
-    submission = SimpleNamespace(text="<think>a b</think> c", final="c", stop=StopReason.END, well_formed=True)
+    submission = SimpleNamespace(  # the fields of submissions.Submission
+        **{"text": "<think>a b</think> c", "final": "c", "reasoning": None, "well_formed": True, "unanswered": False},
+        **{"statement": "a?", "answer": "c", "scheme": None, "reference": "c", "question_type": "answer"},
+        **{"stop_reason": StopReason.END, "reason": Reason.OK, "grade": None, "max_points": None},
+    )
     return Rollout(submission, SimpleNamespace(grade=grade, max_points=7, reason=Reason.OK), tokens, 2)
 
 
