@@ -70,7 +70,7 @@ def test_forced_by_its_name_and_logged_after_what_was(two):
     ("target", "said"),
     [
         ("godo", "godo: neither a recipe nor an artifact; expected one of faulty, good. Did you mean `good`?"),
-        ("problems/xx", "Did you mean `problems/x`?"),
+        ("problems/xx", "Did you mean `problems/x` or `problems/y`?"),
         ("made/problems/xx.parquet", "neither a recipe nor an artifact"),
         ("faulty", "faulty > problems/z: unknown key `rovs`"),
         ("problems/z", "faulty > problems/z: unknown key `rovs`"),
