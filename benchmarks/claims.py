@@ -273,7 +273,10 @@ def list_idle(results: Results) -> Iterator[str]:
         if runs := results.curve(name, metric):
             shares = [[value for _, value in run] for run in runs]
             thirds = [
-                fmean(fmean(run[place * len(run) // 3 : (place + 1) * len(run) // 3]) for run in shares)
+                fmean(
+                    fmean(run[(start := place * len(run) // 3) : max(start + 1, (place + 1) * len(run) // 3)])
+                    for run in shares
+                )
                 for place in range(3)
             ]
             shown = " | ".join(f"{share:.1%}" for share in thirds)
