@@ -17,7 +17,7 @@ LONGEST = 72
 LAST = 20  # commits that are checked if there is neither a branch nor a tag to begin with
 MORE = """
     bump cache catch cite clarify deprecate derive detect disable document enable ensure exclude explain fold
-    fit introduce link multiply pair pin port prevent reformat regenerate reorder rephrase require reuse reword say shard share
+    fit introduce link multiply pair pin port prevent reformat regenerate reorder repair rephrase require reuse reword say shard share
     simplify
     speed spell state teach tell tighten time translate trim try tune unpin upgrade wrap
 """
