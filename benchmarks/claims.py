@@ -287,7 +287,7 @@ def list_idle(results: Results) -> Iterator[str]:
         yield from ("|---|---|---|---|---|---|", *lines)
 
 
-PROVERS = {  # of each study: what the program rewards, then what verifiers do
+PROVERS = {  # of each study: trainings that a trained judge rewards
     "verifier-nano": ("grpo/by-verifier", "grpo/by-verifier-half", "grpo/by-verifier-again", "grpo/by-verifiers"),
     "verifier-smol": (
         *("grpo/proofs-judge", "grpo/proofs-verified", "grpo/proofs-verified-half", "grpo/proofs-verified-again"),

@@ -454,6 +454,8 @@ def test_low_score_says_how_many_problems_it_rests_on():
         cell = Cell("m", "p", "s", "g")
         made = list(score_rows.compute_rows(cell, [("avg-at-k", None)], AttemptTable(rows), Scores()))
         assert said in page_of("scores/x", made, Scores(), {})
+    shown = page_of("scores/x", made, Scores(), {}, scales=[("g", 7), ("g", 1), ("h", None)])
+    assert "Graded by g (0 to 7 points), g (0 to 1 points)." in shown
 
 
 def test_grader_is_split_by_writer(study, mill):

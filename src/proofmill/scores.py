@@ -65,7 +65,7 @@ def main(entry: Scores, job: Job) -> None:
     confusions = {cell: counts for cell, rows_of in groups.items() if (counts := count_confusions(rows_of))}
     sentences, others = [claim.sentence for claim in settled], published.table(entry, rows, groups)
     labels = debiased_rows.notices(groups, metrics, entry)
-    scales = {cell.grader: max((row["max_points"] or 0 for row in some), default=None) for cell, some in groups.items()}
+    scales = dict.fromkeys((cell.grader, row["max_points"]) for cell, some in groups.items() for row in some)
     sheet = pages.page(job.name, rows, entry, notices | labels, sentences, calls, confusions, others, scales)
     stamped = {claim.name: claim.to_stamp() for claim in settled}
     job.finish(rows, {"numbers": len(rows)}, page=sheet, notices=[*warnings, *calls], claims=stamped)

@@ -27,21 +27,21 @@ def page(
     calls: Sequence[str] = (),
     confusions: Mapping[Cell, Mapping[tuple[int, int], int]] = {},
     compared_with: Iterable[str] = (),
-    scales: Mapping[str, int | None] = {},
+    scales: Iterable[tuple[str, int | None]] = (),
 ) -> str:
     """Return the score page: sheets by sampling setting and split, averages, costs, comparisons, claims and corpora.
 
     `notices` are the sentences about each cell's attempts (notices.py), printed below the sheet of its scores. `claims` are
     the sentences of the claims (claims.py). `calls` are those about calls that failed, or that another model answered.
     `confusions` count attempts by human grade and grader's grade. `compared_with` is the table of published numbers.
-    `scales` are the maximum points by grader.
+    `scales` are the graders with their maximum points.
     """
     all_rows = [row for row in rows if row["model"] and row["p_value"] is None and row["slice"].startswith(SHOWN)]
     measured_rows = [row for row in all_rows if row["problems"] not in entry.averages]
     lines = [f"# {name}", ""]
     if measured_rows:
         lines += [f"Value [low, high]: {100 * entry.confidence:g} % intervals, clustered by problem.", ""]
-        by = ", ".join(f"{grader} (0 to {points} points)" for grader, points in scales.items() if points)
+        by = ", ".join(f"{grader} (0 to {points} points)" for grader, points in scales if points)
         lines += [f"Graded by {by}.", ""] if by else []
     parts = dict.fromkeys(row["slice"] for row in measured_rows)
     for part in sorted(parts, key=lambda part: part != "all"):
