@@ -208,7 +208,6 @@ def test_teacher_continues_from_a_summary():
     )
 
 
-# `grade-small` has no tags, so to the teacher it is a problem to solve.
 JUDGING = [name for name in templates.names() if name not in SOLVING and not name.startswith("scaffolds/")]
 JUDGING.remove("grade-small")  # its problem has no tags, so the teacher solves it
 

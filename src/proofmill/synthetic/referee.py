@@ -73,7 +73,7 @@ def verdict(prompt: str, biases: Biases = UNBIASED) -> str:
 
 def blocks(prompt: str) -> dict[str, str]:
     """Return the content of each block of a prompt."""
-    names = ("problem", "solution", "comments", "scheme", "proof", "summary", "reasoning", "reply", "other")
+    names = ("problem", "solution", "comments", "scheme", "proof", "summary", "reasoning", "reply", "other", "verdict")
     shown = {}
     for name in names:
         content, closed, _ = prompt.partition(f"<{name}>\n")[2].partition(f"\n</{name}>")
