@@ -20,7 +20,6 @@ import verifiers
 from matplotlib.figure import Figure
 
 from proofmill import scores
-from proofmill.analysis import curves
 from proofmill.artifacts.tables import Table
 from proofmill.config import yaml_files
 from proofmill.config.config import Config, expand
@@ -28,6 +27,7 @@ from proofmill.metrics.attempt_table import has, where
 from proofmill.metrics.comparisons import pair_numbers
 from proofmill.metrics.metrics import METRICS
 from proofmill.schema.names import without_seed
+from proofmill.viewer.curves import pictures
 
 PAGE = seeds.ROOT / "docs/claims.md"
 RECIPE, IDLE, SMOL = "nano-claims", "nano-idle", "smol-seeds"
@@ -465,7 +465,7 @@ def main(config: Config, folder: Path = seeds.FOLDER, page: Path = PAGE) -> None
     if ATTEMPTS in results.rows:
         with tempfile.TemporaryDirectory() as tables:
             Table(ATTEMPTS, Path(tables)).write(results.rows[ATTEMPTS], {"entry": {}, "fingerprint": RECIPE})
-            curves.draw([ATTEMPTS], Path(tables), images / "claims-attempts.svg")
+            pictures.draw([ATTEMPTS], Path(tables), images / "claims-attempts.svg")
 
 
 if __name__ == "__main__":

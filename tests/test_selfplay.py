@@ -9,13 +9,14 @@ from pyarrow import parquet
 
 from mill import Mill
 from playing import SELFPLAY, entries
-from proofmill.analysis import curves
+from proofmill.analysis import training_series
 from proofmill.artifacts.tables import Table
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.ids import file_sha256
 from proofmill.schema.kinds import BUFFER, ROLLOUTS
 from proofmill.selfplay_tasks import round
 from proofmill.selfplay_tasks.tasks import Task
+from proofmill.viewer.curves import training_page
 
 pytestmark = pytest.mark.slow
 
@@ -111,10 +112,12 @@ def test_metrics_are_by_task_and_role(played):
 
 def test_curves_name_task_and_role(played):
     """Without other wishes the rewards, valid shares and accuracies of each task are drawn."""
-    found = curves.read([played.name], played.results)
+    shown = training_page.draw([training_series.read(played.name, played.results)], training_page.View())
+    found = {panel["id"]: panel["lines"] for panel in shown["panels"]}
     assert {"reward", "deduce/solve/accuracy", "abduce/propose/valid", "induce/propose/reward"} <= set(found)
-    points = found["deduce/solve/accuracy"][played.name]
-    assert points == list(enumerate(measured(played, "deduce", "solve", "accuracy"), 1))
+    (line,) = found["deduce/solve/accuracy"]
+    assert line["step"] == [1, 2, 3]
+    assert line["value"] == pytest.approx(measured(played, "deduce", "solve", "accuracy"), abs=1e-4)
 
 
 def test_buffer_is_no_part_of_the_model(played, tmp_path):

@@ -19,8 +19,8 @@ from proofmill.config.config import expand
 from proofmill.runtime import locks
 from proofmill.schema.columns import COLUMNS
 from proofmill.schema.errors import SettingError
-from proofmill.viewer import plots, training_page
 from proofmill.viewer.app import application
+from proofmill.viewer.curves import plots, training_page
 
 TOKEN = "a-token"
 

@@ -14,16 +14,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--metrics", nargs="+", default=[], help="metrics to draw, one panel each (default: the usual)")
     parser.add_argument(
-        "--smoothing", type=float, default=0.9, help="exponential smoothing factor in [0, 1); 0 is off (default: 0.9)"
+        "--smoothing", type=float, default=0.6, help="exponential smoothing factor in [0, 1); 0 is off (default: 0.6)"
     )
     parser.add_argument("--out", type=Path, default=Path("curves.svg"), help="the file to write (default: curves.svg)")
 
 
 def run(options: argparse.Namespace) -> None:
     """Write the plot."""
-    from proofmill.analysis import curves
+    from proofmill.viewer.curves import pictures
 
     if not 0 <= options.smoothing < 1:
         raise SettingError(f"--smoothing {options.smoothing:g}; expected a number in [0, 1).")
-    curves.draw(options.names, options.results, options.out, options.metrics, options.smoothing)
+    pictures.draw(options.names, options.results, options.out, options.metrics, options.smoothing)
     log("plot", f"is in {options.out}")

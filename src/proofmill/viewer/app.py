@@ -63,7 +63,6 @@ from proofmill.schema.names import file_fault, kind_of
 from proofmill.viewer import (
     guard,
     human_grades,
-    plots,
     problem_pages,
     recipes,
     rendering,
@@ -71,8 +70,8 @@ from proofmill.viewer import (
     score_boards,
     start_page,
     table_pages,
-    training_page,
 )
+from proofmill.viewer.curves import plots, training_page
 from proofmill.viewer.tables import compare_page
 from proofmill.viewer.tables.joined_rows import problems_of, read_by_id
 from proofmill.viewer.tables.limited_call import LimitedCall

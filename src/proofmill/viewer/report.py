@@ -27,7 +27,8 @@ from proofmill.schema.kinds import list_trained
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Reason
 from proofmill.text.suggestions import among
-from proofmill.viewer import plots, problem_pages, recipes, rendering, table_pages, training_page
+from proofmill.viewer import problem_pages, recipes, rendering, table_pages
+from proofmill.viewer.curves import plots, training_page
 
 HERE = Path(__file__).parent
 LONGEST = 4000  # characters of a text in the report

@@ -22,7 +22,7 @@ from proofmill.schema import references
 from proofmill.schema.errors import SettingError
 from proofmill.schema.names import kind_of
 from proofmill.text.suggestions import among
-from proofmill.viewer import plots
+from proofmill.viewer.curves import plots
 
 MOST = 4  # runs on a page, by the colors of the style sheet
 ROWS = 50  # steps in the table of numbers

@@ -1,0 +1,1 @@
+"""Curves of trainings and scores: on pages, in the report, and as files of their own."""
