@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,17 @@ def chain(tmp_path_factory) -> Project:
     project = Project(tmp_path_factory.mktemp("chain") / "project", CHAIN)
     project.made("chain")
     return project
+
+
+@pytest.fixture(scope="session")
+def inspect_python(tmp_path_factory) -> str:
+    """Install inspect_ai from the package index, and return the interpreter that has it."""
+    folder = tmp_path_factory.mktemp("inspect")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip = [folder / "bin/python", "-m", "pip", "install", "--quiet", "inspect_ai", "openai"]
+    if subprocess.run(pip, capture_output=True, check=False).returncode:
+        pytest.skip("no package index can be reached, from which inspect_ai is installed")
+    return str(folder / "bin/python")
 
 
 @pytest.fixture(scope="session")

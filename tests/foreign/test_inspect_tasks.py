@@ -21,30 +21,19 @@ from served import good, server
 TASKS = ROOT / "tests/fixtures/inspect_tasks/tasks.py"
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory) -> str:
-    """Return an interpreter with inspect_ai from the package index."""
-    folder = tmp_path_factory.mktemp("inspect")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [folder / "bin/python", "-m", "pip", "install", "--quiet", "inspect_ai", "openai"]
-    if subprocess.run(pip, capture_output=True, check=False).returncode:
-        pytest.skip("no package index can be reached, from which inspect_ai is installed")
-    return str(folder / "bin/python")
-
-
 @pytest.fixture
-def installed(python, monkeypatch) -> None:
+def installed(inspect_python, monkeypatch) -> None:
     """Set the interpreter."""
-    monkeypatch.setenv(inspect_tasks.PYTHON, python)
+    monkeypatch.setenv(inspect_tasks.PYTHON, inspect_python)
 
 
-def read(name: str) -> list[dict]:
-    return [*inspect_tasks.problems(Problems(source="inspect-task", path=str(TASKS), id=name))]
+def read(name: str, **more) -> list[dict]:
+    return [*inspect_tasks.problems(Problems(source="inspect-task", path=str(TASKS), id=name, **more))]
 
 
-def grade(name: str, *texts: str) -> list:
+def grade(name: str, *texts: str, **more) -> list:
     """Return the verdicts on texts for the first problem of a task."""
-    gold = read(name)[0]["answer"]
+    gold = read(name, **more)[0]["answer"]
     return [
         Verdict(grade, 1, reason, text)
         for grade, reason, text in inspect_tasks.grade([Submission("x", gold, None, text) for text in texts])
@@ -106,6 +95,42 @@ def test_scorer_that_fails_costs_its_own_row_alone(monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("installed")
+def test_one_of_several_values_is_the_grade():
+    """`given_grade` names it; without it, and for a key that the scorer does not have, attempts are unscored."""
+    assert [verdict.grade for verdict in grade("two_values", "y", "y!", "z")] == [None] * 3
+    for key, expected in (("strict", [1, 0, 0]), ("loose", [1, 1, 0]), ("other", [None] * 3)):
+        verdicts = grade("two_values", "y", "y!", "z", columns={"given_grade": key})
+        assert [verdict.grade for verdict in verdicts] == expected
+    assert "not one value: {'strict': " in verdicts[0].text
+    with pytest.raises(SettingError, match="`columns` has `statement`; expected `given_grade` alone"):
+        read("sums", columns={"statement": "x"})
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("installed")
+def test_judge_of_a_scorer_is_named_and_recorded(monkeypatch):
+    """Without a model for the role, attempts are unscored, and say what to set; another judge does not grade them."""
+    (verdict,) = grade("judged", "y")
+    assert verdict.grade is None and "INSPECT_EVAL_MODEL_ROLE=grader=<provider>/<model>" in verdict.text
+
+    def reply(request, _):
+        is_right = "[Submission]: y\n" in str(request["messages"][-1]["content"])
+        return 200, good("GRADE: C" if is_right else "GRADE: I"), {}
+
+    with server(reply) as (url, _):
+        monkeypatch.setenv("LOCAL_BASE_URL", url)
+        monkeypatch.setenv("LOCAL_API_KEY", "none")
+        monkeypatch.setenv("INSPECT_EVAL_MODEL_ROLE", "grader=openai-api/local/judge")
+        assert [verdict.grade for verdict in grade("judged", "y", "n")] == [1, 0]
+        (row,) = read("judged")
+        assert "grader=openai-api/local/judge" in json.loads(row["answer"])["versions"]
+        monkeypatch.setenv("INSPECT_EVAL_MODEL_ROLE", "grader=openai-api/local/other")
+        with pytest.raises(SettingError, match=r"local/other, and the problems of judged were read with .*local/judge"):
+            inspect_tasks.grade([Submission("x", row["answer"], None, "y")])
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("installed")
 def test_other_version_or_file_does_not_grade(tmp_path):
     """Grades are by the version and the file that the problems were read with."""
     gold = json.loads(read("sums")[0]["answer"])
@@ -121,7 +146,7 @@ def test_other_version_or_file_does_not_grade(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["sums", "letters"])
 @pytest.mark.usefixtures("installed")
-def test_score_is_that_of_inspect_eval(tmp_path, python, name):
+def test_score_is_that_of_inspect_eval(tmp_path, inspect_python, name):
     """The same server evaluated by both: the same accuracy to the last digit, here with an interval."""
 
     def reply(request, _):
@@ -154,7 +179,7 @@ def test_score_is_that_of_inspect_eval(tmp_path, python, name):
             "--display",
             "none",
         ]
-        command = [python, "-m", "inspect_ai", "eval", f"{TASKS.name}@{name}", *options]
+        command = [inspect_python, "-m", "inspect_ai", "eval", f"{TASKS.name}@{name}", *options]
         subprocess.run(command, check=True, env=environment, cwd=TASKS.parent, capture_output=True)
     (log,) = (tmp_path / "logs").glob("*.json")
     theirs = json.loads(log.read_text())["results"]["scores"][0]["metrics"]["accuracy"]["value"]

@@ -42,7 +42,14 @@ OTHERS = (
 RECIPES = (*OTHERS, *SYSTEMS)
 # The systems again, with other weights, tables or one part changed: `make test-all` rehearses them.
 VARIANTS = (
-    *("r1-zero-7b", "deepseek-r1-1.5b", "qed-nano-published", "qed-nano-ablation", "released-large"),
+    *(
+        "r1-zero-7b",
+        "deepseek-r1-1.5b",
+        "deepseek-r1-knowledge",
+        "qed-nano-published",
+        "qed-nano-ablation",
+        "released-large",
+    ),
     *("absolute-zero-sizes", "absolute-zero-ablations"),
 )
 # The least that shows each system: its kinds of training and the scores of one benchmark.
@@ -361,9 +368,9 @@ def test_rehearsed_rollouts_are_sampled_by_vllm_where_the_profile_says_so(rehear
 
 
 @pytest.mark.long
-def test_variants_of_the_systems_are_rehearsed_too(rehearsed):
+def test_variants_of_the_systems_are_rehearsed_too(rehearsed, inspect_python):
     """The other sizes and the ablations: one job for each artifact, rewards that vary; then none."""
-    made = rehearsed.made(*VARIANTS)
+    made = rehearsed.made(*VARIANTS, PROOFMILL_INSPECT_PYTHON=inspect_python)
     assert needed(rehearsed, VARIANTS) - needed(rehearsed, RECIPES) == set(made)
     assert len(assert_rewards_vary(rehearsed, made)) == 19
     assert rehearsed.made(*VARIANTS) == []

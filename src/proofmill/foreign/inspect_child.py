@@ -7,6 +7,7 @@ text, so that what solvers do before and after the call is done. A sample that c
 """
 
 import json
+import os
 import runpy
 import sys
 from contextvars import ContextVar
@@ -21,6 +22,7 @@ from inspect_ai.scorer import value_to_float
 from inspect_ai.solver import solver
 from inspect_ai.util import registry_create
 
+ROLES = "INSPECT_EVAL_MODEL_ROLE"  # of inspect_ai's own command: models by their roles, separated by spaces
 sample_at: ContextVar[int] = ContextVar("sample_at")
 asked: dict[int, list[dict[str, str]]] = {}
 replies: dict[int, dict] = {}
@@ -42,9 +44,10 @@ class Stored(ModelAPI):
 
     async def generate(self, input, tools, tool_choice, config):
         """Return the stored reply to the sample in turn. Raises ValueError if a sample asks twice, or for tools."""
-        place = sample_at.get()
-        if place in asked or tools:
-            raise ValueError(f"the task {'offers tools' if tools else 'calls the model more than once'}")
+        place = sample_at.get(None)  # none in a scorer
+        if place is None or place in asked or tools:
+            fault = "offers tools" if tools else "calls the model more than once"
+            raise ValueError(f"the task {fault}; if its scorer asks a judge, set {ROLES}=grader=<provider>/<model>")
         asked[place] = [{"role": message.role, "content": message.text} for message in input]
         if any(not isinstance(message.content, str) and len(message.content) > 1 for message in input):
             raise ValueError("the task's prompt has parts other than text")
@@ -74,14 +77,16 @@ def run(task: Task, samples: list, score: bool) -> list:
     numbered = [sample.model_copy(update={"id": number}) for number, sample in enumerate(samples)]
     quiet = task_with(task, dataset=MemoryDataset(numbered), setup=remember(), epochs=1)
     options = {"display": "none", "log_dir": sys.argv[2] + ".logs", "log_samples": True, "fail_on_error": False}
-    (log,) = eval(quiet, model=get_model("stored/model", config=GenerateConfig()), score=score, **options)
+    roles: Any = dict(role.split("=", 1) for role in os.environ.get(ROLES, "").split())
+    stored = get_model("stored/model", config=GenerateConfig())
+    (log,) = eval(quiet, model=stored, model_roles=roles, score=score, **options)
     if log.status != "success":
         raise SystemExit(f"inspect_ai: {log.error.message if log.error else log.status}")
     return sorted(log.samples or [], key=lambda sample: int(sample.id))
 
 
 def versions(name: str, path: str | None) -> str:
-    """Return the versions that decide prompts and scores."""
+    """Return the versions that decide prompts and scores, and the judges of scorers."""
     packages = ["inspect_ai", *([] if path else [name.partition("/")[0]])]
     known = []
     for package in packages:
@@ -89,18 +94,19 @@ def versions(name: str, path: str | None) -> str:
             known.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             known.append(f"{package} unknown")
-    return ", ".join(known)
+    return ", ".join([*known, *os.environ.get(ROLES, "").split()])
 
 
-def grade_of(sample: Any) -> dict:
-    """Return the value of a sample's first score by inspect_ai's own conversion, or null with the reason."""
+def grade_of(sample: Any, key: str | None) -> dict:
+    """Return the value of a sample's first score (of several, that of `key`), converted by inspect_ai, or null with the reason."""
     if sample.error or not sample.scores:
         return {"value": None, "reason": "scoring_failed", "text": sample.error.message if sample.error else ""}
     score = next(iter(sample.scores.values()))
     text = score.explanation or score.answer or ""
-    if not isinstance(score.value, str | int | float | bool):
-        return {"value": None, "reason": "not one value", "text": text}
-    value = value_to_float()(score.value)
+    value = score.value.get(key) if isinstance(score.value, dict) and key else score.value
+    if not isinstance(value, str | int | float | bool):
+        return {"value": None, "reason": f"not one value: {score.value}", "text": text}
+    value = value_to_float()(value)
     return {"value": None if value != value else value, "reason": score.reason or "", "text": text}
 
 
@@ -122,7 +128,9 @@ def main() -> None:
     else:
         attempts = request["attempts"]
         replies.update(enumerate(attempts))
-        reply = {"grades": [grade_of(done) for done in run(task, [every[a["id"]] for a in attempts], True)]}
+        reply = {
+            "grades": [grade_of(done, request["key"]) for done in run(task, [every[a["id"]] for a in attempts], True)]
+        }
     Path(sys.argv[2]).write_text(json.dumps({"versions": versions(name, path), **reply}), encoding="utf-8")
 
 

@@ -6,13 +6,14 @@
     grades/x: {responses: responses/x, grader: inspect-task}
 
 The task runs in the environment of PROOFMILL_INSPECT_PYTHON, an interpreter with inspect_ai, in a child process with
-limits (children.py). Models that a scorer calls are those of that environment.
+limits (children.py). Of scores with several values, `columns: {given_grade: <key>}` names the grade. Judges that a scorer
+calls by their role are those of INSPECT_EVAL_MODEL_ROLE (`grader=openai/gpt-4o`), and are not journaled.
 
 Differences from `inspect eval`:
 1. The solver's conversation is captured once and becomes the statement; this project samples, journals and counts.
 2. A score that inspect_ai leaves out, and one that is not a number from 0 to 1, is unscored. So is an attempt whose scorer
    fails, or exceeds a limit when it is alone.
-3. Versions of inspect_ai and of the task's package are in each row. Other versions do not grade it.
+3. Versions of inspect_ai and of the task's package, and the judges, are in each row. Others do not grade it.
 """
 
 import json
@@ -40,6 +41,10 @@ Graded = tuple[float | None, Reason, str]  # share of the points, or None with t
 
 def problems(entry: Problems) -> Iterator[dict[str, Any]]:
     """Yield the samples of a task. Raises TableError for a task with several turns, tools or several messages."""
+    if unknown := entry.columns.keys() - {"given_grade"}:
+        raise SettingError(
+            f"`columns` has `{min(unknown)}`; expected `given_grade` alone, a key of the scorer's values."
+        )
     name, path = require(entry.id or (Path(require(entry.path)).stem)), entry.path and str(local_path(entry.path))
     request = {"name": name, "path": path, "rows": entry.rows}
     try:
@@ -67,6 +72,7 @@ def problems(entry: Problems) -> Iterator[dict[str, Any]]:
         gold = {
             "task": name,
             "path": entry.path,
+            "key": entry.columns.get("given_grade"),
             "sha256": digest,
             "sample": sample["id"],
             "versions": reply["versions"],
@@ -116,7 +122,7 @@ def _grade_by(task: dict[str, Any], submissions: Sequence[Any]) -> list[Graded]:
         for submission in submissions
     ]
     try:
-        reply = run({"name": task["task"], "path": path, "attempts": attempts})
+        reply = run({"name": task["task"], "path": path, "key": task["key"], "attempts": attempts})
     except ChildError as error:
         if len(submissions) > 1:
             return [graded for each in submissions for graded in _grade_by(task, [each])]
@@ -124,7 +130,7 @@ def _grade_by(task: dict[str, Any], submissions: Sequence[Any]) -> list[Graded]:
     if reply["versions"] != task["versions"]:
         raise SettingError(
             f"{PYTHON}: has {reply['versions']}, and the problems of {task['task']} were read with {task['versions']}; expected the "
-            "same. Install those versions, or rebuild the problems."
+            "same. Install those versions and name those judges, or rebuild the problems."
         )
     return [_read_grade(grade) for grade in reply["grades"]]
 

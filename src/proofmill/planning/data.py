@@ -70,7 +70,7 @@ def list_moving(config: Config, names: Iterable[str]) -> dict[str, list[str]]:
     for name in names:
         entry, kind = config.entries[name], kind_of(name)
         path = source_path(kind, entry, config.entries.get) or ""
-        if not path and getattr(entry, "id", None):
+        if not path and getattr(entry, "id", None) and getattr(entry, "source", None) != "inspect-task":
             path = f"{MODEL if kind == 'base' else 'hub:'}{entry.id}@{entry.commit}"
         if is_moving(path):
             moving.setdefault(path, []).append(name)

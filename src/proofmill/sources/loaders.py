@@ -382,7 +382,7 @@ SOURCES: dict[str, Loader] = {
     "inspect-logs": Loader(
         inspect_logs.problems, "evaluation logs of inspect_ai, with grades", _FILE | {"columns"}, inspect_logs.attempts
     ),
-    "inspect-task": Loader(inspect_tasks.problems, "a single-turn task of inspect_ai", _SELECTED | {"path", "id"}),
+    "inspect-task": Loader(inspect_tasks.problems, "a single-turn task of inspect_ai", _FILE | {"id", "columns"}),
     GRADED: Loader(lambda entry: iter(()), "attempts of `grades`, to be graded", frozenset({"prompt", "rows"})),
     "code": Loader(coding.problems, "programming problems with tests, as open-r1 publishes them", _PROGRAMS),
     "humaneval": Loader(coding.humaneval, "HumanEval and HumanEval+", _FILE_OR_HUB),

@@ -53,7 +53,7 @@ class Problems(Entry):
         "train",
     )
     columns: dict[str, str] = doc(
-        "Columns of the source to read, as `our name: source name` (sources `hub`, `table`, `graded-proofs` and `inspect-logs`).",
+        "Columns of the source to read, as `our name: source name` (sources `hub`, `table`, `graded-proofs`, `inspect-logs` and `inspect-task`).",
         {},
     )
     choices: list[str] = doc(
