@@ -224,6 +224,33 @@ def test_what_a_batch_failed_is_called_singly(made):
     assert full * 5 < mill.table("responses/r").stamp["cost"] < half + 1  # single calls at the full price
 
 
+def test_unusable_reply_of_a_batch_costs_what_it_says(made, monkeypatch):
+    """A reply without a text is paid: its usage at half the price is in the row, once also after a kill in the merge."""
+    usage = {"prompt_tokens": 30, "completion_tokens": 10, "total_tokens": 40}
+    server = BatchServer()
+    server.edit = lambda number, lines: (
+        [*lines[1:], {**lines[0], "response": {"status_code": 200, "body": {**good(""), "usage": usage}}}],
+        [],
+    )
+    add, killed = BatchLog.add, []
+
+    def kill(log, step, batch):
+        if step == "merged" and not killed:
+            killed.append(batch)
+            raise KeyboardInterrupt
+        add(log, step, batch)
+
+    monkeypatch.setattr(BatchLog, "add", kill)
+    with pytest.raises(KeyboardInterrupt):
+        made(server)
+    mill = made(server)
+    half, full = (30 * 100 + 10 * 200) / 1e6 / 2, (10 * 100 + 2 * 200) / 1e6
+    rows = {row["text"]: row["cost"] for row in mill.table("responses/r").rows()}
+    assert rows.pop("singly") == pytest.approx(half + full) and server.single == 1
+    assert list(rows.values()) == pytest.approx([half] * 23)
+    assert records.cost(mill.table("responses/r").calls) == pytest.approx(24 * half + full)
+
+
 @pytest.mark.parametrize("status", ["expired", "cancelled", "failed"])
 def test_ended_batch_gives_what_it_has(made, status):
     """Rows without an answer are in a second batch, and singly after that."""

@@ -95,6 +95,18 @@ def test_scorer_that_fails_costs_its_own_row_alone(monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("installed")
+def test_path_may_be_relative(monkeypatch):
+    """A path below the current folder is read from there, and kept as it is written."""
+    monkeypatch.chdir(TASKS.parents[1])
+    entry = Problems(source="inspect-task", path=f"{TASKS.parent.name}/{TASKS.name}", id="sums")
+    gold = next(inspect_tasks.problems(entry))["answer"]
+    assert json.loads(gold)["path"] == entry.path
+    ((grade, *_),) = inspect_tasks.grade([Submission("x", gold, None, "0")])
+    assert grade == 1
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("installed")
 def test_one_of_several_values_is_the_grade():
     """`given_grade` names it; without it, and for a key that the scorer does not have, attempts are unscored."""
     assert [verdict.grade for verdict in grade("two_values", "y", "y!", "z")] == [None] * 3

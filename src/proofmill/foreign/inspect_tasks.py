@@ -45,7 +45,10 @@ def problems(entry: Problems) -> Iterator[dict[str, Any]]:
         raise SettingError(
             f"`columns` has `{min(unknown)}`; expected `given_grade` alone, a key of the scorer's values."
         )
-    name, path = require(entry.id or (Path(require(entry.path)).stem)), entry.path and str(local_path(entry.path))
+    name, path = (
+        require(entry.id or (Path(require(entry.path)).stem)),
+        entry.path and str(local_path(entry.path).absolute()),
+    )
     request = {"name": name, "path": path, "rows": entry.rows}
     try:
         reply = run(request)
@@ -109,7 +112,7 @@ def grade(submissions: Sequence[Any]) -> Iterator[Graded]:
 
 def _grade_by(task: dict[str, Any], submissions: Sequence[Any]) -> list[Graded]:
     """Grade submissions to one task. If the child fails for several attempts, each gets a child of its own."""
-    path = task["path"] and str(local_path(task["path"]))
+    path = task["path"] and str(local_path(task["path"]).absolute())
     if path and file_sha256(Path(path)) != task["sha256"]:
         raise SettingError(f"{path}: has changed since its problems were read; expected the same file. Rebuild them.")
     attempts = [

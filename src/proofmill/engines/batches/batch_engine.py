@@ -37,7 +37,7 @@ from proofmill.runtime import environment
 from proofmill.runtime.progress import log
 from proofmill.schema.errors import ServiceError, short
 from proofmill.schema.ids import digest
-from proofmill.schema.reasons import Reason
+from proofmill.schema.reasons import Reason, StopReason
 
 MOST = 50_000  # requests of a batch
 TOKEN_BYTES = 8  # of a reply, at most, with its share of the JSON
@@ -102,19 +102,17 @@ class BatchEngine(ApiEngine):
                     found.append(dict(json.loads(line)))
         return found
 
-    def read_line(self, line: dict[str, Any], request: ModelRequest) -> ModelOutput | None:
-        """Return the output in a line of a batch; None if it has none that counts."""
+    def read_line(self, line: dict[str, Any], request: ModelRequest) -> ModelOutput:
+        """Return the output in a line of a batch; without one that counts, a failure with the cost of the line."""
         response = line.get("response") or {}
-        if line.get("error") or response.get("status_code") != 200:
-            return None
-        try:
-            reply = replies.read(json.dumps(response.get("body")).encode(), self.api.protocol, request)
-        except (replies.UnreadableReply, replies.ErrorReply):
-            return None
-        output = self._answer(reply, 0.0, 1)
-        return (
-            None if output.failed or (output.reason == Reason.OK and not (output.text or output.reasoning)) else output
-        )
+        raw, status = json.dumps(response.get("body")).encode(), response.get("status_code")
+        if not line.get("error") and status == 200:
+            with suppress(replies.UnreadableReply, replies.ErrorReply):
+                output = self._answer(replies.read(raw, self.api.protocol, request), 0.0, 1)
+                if not output.failed and (output.reason != Reason.OK or output.text or output.reasoning):
+                    return output
+        cost = self._charge(raw, request)["cost"]
+        return ModelOutput("", StopReason.ERROR, Reason.PROVIDER, cost=cost, detail=f"no usable reply, status {status}")
 
 
 class BatchRun:
@@ -217,8 +215,13 @@ class BatchRun:
                 continue
             output = self.engine.read_line(line, request)
             del self.waiting[request.key]
-            if output is None:
+            if output.failed:
                 failed.append(request)
+                output = replace(output, detail=f"batch {batch.id}: {output.detail}")
+                known = self.asking.journal.failure_of(request) and self.asking.journal[request].detail
+                if output.cost and output.detail != known:  # not merged before a kill
+                    self.asking.learn(output.cost)
+                    self.asking.journal.add(request, output)
                 continue
             if output.cost is None and self.asking.limited:
                 output = replace(output, cost=self.asking.most(request))
