@@ -37,11 +37,11 @@ smol: $(VENV)/ready ## train SmolLM2-135M on small tasks; LONG=1 adds four seeds
 install-gpu: ## install envs/gpu.txt, for a machine with CUDA; then use `make run LOCK=envs/gpu.txt`
 	$(MAKE) $(VENV)/ready LOCK=envs/gpu.txt
 
-test: lint test-fast test-slow ## lint, then the fast tests, then the slow ones: what CI runs, under 30 minutes on 2 cores
+test: lint test-fast test-slow ## lint, then the fast tests, then the slow ones: what CI runs, 35 to 70 minutes on 2 cores
 
 test-all: test test-long ## `make test` and `make test-long`
 
-test-fast: $(VENV)/ready $(TOOLS)/ready ## tests without training, complete runs, vLLM, SLURM or a browser: under 6 minutes
+test-fast: $(VENV)/ready $(TOOLS)/ready ## tests without training, complete runs, vLLM, SLURM or a browser: 9 to 13 minutes
 	$(PYTEST) -n 3 -m "not long and not slow and not pipeline and not vllm and not slurm and not browser"
 
 test-slow: $(VENV)/ready ## trainings, and one complete run of each sort, with vLLM, SLURM and a browser

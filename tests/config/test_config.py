@@ -41,8 +41,9 @@ def mistake(**entries) -> str:
 
 
 def test_project_configuration_is_correct():
-    """The shipped config.yaml is valid, alone and with the rehearsal overlay."""
-    for files in (["config.yaml"], ["config.yaml", "workflow/rehearsal.yaml"]):
+    """The shipped config.yaml is valid, alone and with each overlay."""
+    overlays = ["workflow/rehearsal.yaml", "benchmarks/verifier-attacks.yaml", "benchmarks/verifier-trials.yaml"]
+    for files in (["config.yaml"], *(["config.yaml", overlay] for overlay in overlays)):
         book = expand(yaml_files.read(*(ROOT / file for file in files)))
         assert next(iter(book.recipes)) == "nano"
 
