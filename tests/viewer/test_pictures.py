@@ -66,6 +66,15 @@ def test_trainings_share_panels_and_differ_without_colors(tmp_path):
     assert [text for text in words(picture) if text in names] == names, "only the panel that was named"
 
 
+def test_panel_ends_with_its_own_lines(tmp_path):
+    """A short training next to a long one fills the panel of a metric that it alone has."""
+    write_training(tmp_path, "grpo/short", reward=[0, 1, 2], loss=[0, 1, 2])
+    write_training(tmp_path, "sft/long", loss=range(301))
+    picture = drawn(["grpo/short", "sft/long"], tmp_path)
+    ends = [path.get("d").split(" ")[-2] for path in picture.iter(f"{SVG}path") if path.get("class") == "line c1"]
+    assert sorted(map(float, ends)) == [46.3, 394]
+
+
 def test_evaluations_have_whiskers(tmp_path):
     """A value with logged ends of its interval has a whisker; one without has none."""
     ends = {"evaluate__grade__low": [0.0, 0.2, None], "evaluate__grade__high": [0.3, 0.6, None]}

@@ -43,4 +43,10 @@ def _find_panels(
         return [plots.of_scores(panel) for panel in curves.read_scores(names, results)]
     view = training_page.View(smooth=smooth, metrics=tuple(metrics))
     panels = training_page.draw([training_series.read(name, results) for name in names], view)["panels"]
-    return [panel for panel in panels if panel["id"] in (metrics or [panel["id"]])]
+    return [  # each to the last step of its own lines
+        training_page.draw_panel(
+            panel["id"], panel["lines"], 0.0, max(line["place"][-1] for line in panel["lines"]), smooth
+        )
+        for panel in panels
+        if panel["id"] in (metrics or [panel["id"]])
+    ]

@@ -121,9 +121,14 @@ def draw(trainings: Sequence[Training], view: View) -> dict[str, Any]:
                 points = points.with_columns(place=pl.Series(np.interp(points["step"].to_numpy(), *scale[view.x])))
                 points = points.filter(pl.col("place").is_between(view.start, end))
                 lines += [plots.thin(run, training.name, points)] * (points.height > 0)
-        share, dots = bool(SHARES.fullmatch(metric)), metric.startswith("evaluate/")
-        panels.append({"id": metric, "lines": lines, **plots.draw(lines, view.start, end, share, dots, view.smooth)})
+        panels.append(draw_panel(metric, lines, view.start, end, view.smooth))
     return {"runs": trainings, "axes": known, "start": view.start, "end": end, "panels": panels}
+
+
+def draw_panel(metric: str, lines: Sequence[plots.Line], start: float, end: float, smooth: float) -> dict[str, Any]:
+    """Draw the panel of a metric between the limits of its axis."""
+    share, dots = bool(SHARES.fullmatch(metric)), metric.startswith("evaluate/")
+    return {"id": metric, "lines": lines, **plots.draw(lines, start, end, share, dots, smooth)}
 
 
 def as_json(shown: Mapping[str, Any], plot: Callable[[Any], str] | None = None) -> dict[str, Any]:
