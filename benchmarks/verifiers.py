@@ -103,14 +103,9 @@ def collect(study: Study, results: Path, seed: int, folder: Path) -> None:
     """Add the verdicts of a finished seed to the file of a study."""
 
     def table(name: str) -> Table:
-        return Table(reseed(name, seed) if seed else name, results)
+        return _table(name, seed, results)
 
-    known = [
-        (_features(study, row["statement"]), Truth.of(row["answer"]))
-        for row in table(study.trained).rows("statement", "answer")
-    ]
-    controls = _fit([(features, truth.grade) for features, truth in known if truth])
-    lines = []
+    controls, lines = _fit(_known(study, table(study.trained))), []
     for problems, grades in study.tested.items():
         rows = table(problems).rows("problem", "statement", "answer", kept=False)
         truths = [truth.grade if (truth := Truth.of(row["answer"])) else None for row in rows]
@@ -139,6 +134,26 @@ def collect(study: Study, results: Path, seed: int, folder: Path) -> None:
     writer.writeheader()
     writer.writerows([*kept, *lines])
     durable.write(folder / study.file, text.getvalue())
+
+
+def print_controls(study: Study, results: Path, seed: int, tables: Sequence[str]) -> None:
+    """Print the closeness of the controls on other graded attempts."""
+    controls = _fit(_known(study, _table(study.trained, seed, results)))
+    for name in tables:
+        known = _known(study, _table(name, seed, results))
+        for control, grade in controls.items():
+            error = fmean(abs(grade(features) - truth) for features, truth in known)
+            print(f"{name}  seed {seed}  {control}  {1 - error / study.points:.3f}")
+
+
+def _table(name: str, seed: int, results: Path) -> Table:
+    return Table(reseed(name, seed) if seed else name, results)
+
+
+def _known(study: Study, table: Table) -> list[tuple[tuple[int, ...], float]]:
+    """Return the features of graded attempts, and their true grades."""
+    truths = ((row["statement"], Truth.of(row["answer"])) for row in table.rows("statement", "answer"))
+    return [(_features(study, statement), truth.grade) for statement, truth in truths if truth]
 
 
 def _show(grade: float | None) -> str:
@@ -274,8 +289,12 @@ def main() -> None:
     parser.add_argument("seeds", type=int, nargs="+", help="finished seeds, whose tables are in the results folder")
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--folder", type=Path, default=seeds.FOLDER)
+    parser.add_argument("--on", nargs="+", metavar="PROBLEMS", help="instead: print the controls on these attempts")
     options = parser.parse_args()
     for seed in options.seeds:
+        if options.on:
+            print_controls(STUDIES[options.recipe], options.results, seed, options.on)
+            continue
         collect(STUDIES[options.recipe], options.results, seed, options.folder)
 
 
