@@ -63,7 +63,7 @@ def require_steps(table: Table) -> Table:
     """Return the table of a training. Raises SettingError for another kind."""
     if table.kind not in list_trained():
         kinds = " or ".join(f"{kind}/<name>" for kind in list_trained())
-        raise SettingError(f"{table.name}: a {table.kind} has no steps; expected {kinds}.")
+        raise SettingError(f"{table.name}: has no steps; expected {kinds}.")
     return table
 
 
