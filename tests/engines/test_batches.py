@@ -251,6 +251,16 @@ def test_unusable_reply_of_a_batch_costs_what_it_says(made, monkeypatch):
     assert records.cost(mill.table("responses/r").calls) == pytest.approx(24 * half + full)
 
 
+def test_unreadable_reply_of_a_batch_costs_its_maximum_with_a_budget(made):
+    """As for single calls: its price is not known, so that the most it may cost is taken from the budget."""
+    server = BatchServer()
+    odd = {"status_code": 200, "body": {"choices": 7}}
+    server.edit = lambda number, lines: ([*lines[1:], {**lines[0], "response": odd}], [])
+    cost = records.cost(made(server, budget=10.0).table("responses/r").calls)
+    half, full = (30 * 100 + 10 * 200) / 1e6 / 2, (10 * 100 + 2 * 200) / 1e6
+    assert server.single == 1 and cost > 23 * half + full + 100 * 200 / 1e6 / 2
+
+
 @pytest.mark.parametrize("status", ["expired", "cancelled", "failed"])
 def test_ended_batch_gives_what_it_has(made, status):
     """Rows without an answer are in a second batch, and singly after that."""

@@ -103,7 +103,7 @@ class BatchEngine(ApiEngine):
         return found
 
     def read_line(self, line: dict[str, Any], request: ModelRequest) -> ModelOutput:
-        """Return the output in a line of a batch; without one that counts, a failure with the cost of the line."""
+        """Return the output in a line of a batch; without one that counts, a failure with its cost, None if unknown."""
         response = line.get("response") or {}
         raw, status = json.dumps(response.get("body")).encode(), response.get("status_code")
         if not line.get("error") and status == 200:
@@ -111,7 +111,8 @@ class BatchEngine(ApiEngine):
                 output = self._answer(replies.read(raw, self.api.protocol, request), 0.0, 1)
                 if not output.failed and (output.reason != Reason.OK or output.text or output.reasoning):
                     return output
-        cost = self._charge(raw, request)["cost"]
+        charge = self._charge(raw, request, 200 if status == 200 else 400)  # what a batch refused is free
+        cost = None if charge["charged"] else charge["cost"]
         return ModelOutput("", StopReason.ERROR, Reason.PROVIDER, cost=cost, detail=f"no usable reply, status {status}")
 
 
@@ -215,6 +216,8 @@ class BatchRun:
                 continue
             output = self.engine.read_line(line, request)
             del self.waiting[request.key]
+            if output.cost is None and self.asking.limited:
+                output = replace(output, cost=self.asking.most(request))
             if output.failed:
                 failed.append(request)
                 output = replace(output, detail=f"batch {batch.id}: {output.detail}")
@@ -223,8 +226,6 @@ class BatchRun:
                     self.asking.learn(output.cost)
                     self.asking.journal.add(request, output)
                 continue
-            if output.cost is None and self.asking.limited:
-                output = replace(output, cost=self.asking.most(request))
             self.asking.learn(output.cost or 0.0)
             self.asking.take(request, output)
         self.asking.journal.sync()
