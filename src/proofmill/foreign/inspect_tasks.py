@@ -125,7 +125,7 @@ def _grade_by(task: dict[str, Any], submissions: Sequence[Any]) -> list[Graded]:
         for submission in submissions
     ]
     try:
-        reply = run({"name": task["task"], "path": path, "key": task["key"], "attempts": attempts})
+        reply = run({"name": task["task"], "path": path, "key": task.get("key"), "attempts": attempts})
     except ChildError as error:
         if len(submissions) > 1:
             return [graded for each in submissions for graded in _grade_by(task, [each])]
