@@ -19,7 +19,7 @@ import datasets
 import polars as pl
 import pytest
 import yaml
-from huggingface_hub import DatasetCard, ModelCard, constants
+from huggingface_hub import DatasetCard, ModelCard, constants, parse_eval_result_entries
 from huggingface_hub.utils import sha
 from hypothesis import given
 from hypothesis import strategies as st
@@ -1010,6 +1010,46 @@ def test_scores_over_seeds_are_shown_by_their_own_seed(finished, read):
     first, second = (made[name].text.split("## Scores")[1] for name in ("mill-sft-one", "mill-sft-one_seed-1"))
     assert "0.12 [" in first and "0.50 [" not in first and "0.88 [" not in first
     assert "0.88 [" in second and "0.50 [" not in second and "0.12 [" not in second
+
+
+OF_THE_HUB = {**ROWS, "problems/rows": {"source": "hub", "id": "them/bench", "commit": "b" * 40, "subset": "hard"}}
+OUT_OF_SEVEN = {"rows": [{**dict.fromkeys(COLUMNS["grades"]), "max_points": 7}]}
+GRADED = {f"grades/{model}@rows@greedy": OUT_OF_SEVEN for model in ("sft-one", "grpo-two")}
+
+
+def test_score_on_a_benchmark_of_the_hub_is_a_result_of_the_model(finished, tmp_path):
+    """`.eval_results` has avg@k in percent of the points, with commit, interval and settings; each model has its own."""
+    numbers = [score("sft/one", 3.5), score("sft/one", 7.0, "hard"), score("sft/one", 1.0, metric="solve-rate")]
+    numbers += [score("grpo/two", 1.4), score("grpo/two", 2.0, baseline="sft/one")]
+    publish(finished({"scores/both": {"rows": numbers}, **GRADED}, OF_THE_HUB), folder=tmp_path / "dry")
+    (result,) = yaml.safe_load((tmp_path / "dry/mill-sft-one/.eval_results/them--bench.yaml").read_text())
+    assert result["dataset"] == {"id": "them/bench", "task_id": "hard", "revision": "b" * 40}
+    assert result["value"] == 50.0 and result["source"]["url"].endswith(f"datasets/{TABLES}")
+    assert "interval 48.6 to 51.4" in result["notes"] and "25.0% unscored" in result["notes"]
+    (result,) = yaml.safe_load((tmp_path / "dry/mill-grpo-two/.eval_results/them--bench.yaml").read_text())
+    assert result["value"] == 20.0
+    assert [entry.value for entry in parse_eval_result_entries([result])] == [20.0]
+
+
+@pytest.mark.parametrize("part", [{"rows": 2}, {"every": 2}, {"where": {"year": [2025]}}])
+def test_score_on_part_of_a_benchmark_is_no_result_of_it(finished, tmp_path, part):
+    """A part of a dataset is not published under the name of a benchmark."""
+    entry = {**OF_THE_HUB["problems/rows"], **part}
+    publish(finished(GRADED, {**ROWS, "problems/rows": entry}), folder=tmp_path / "dry")
+    assert not [*(tmp_path / "dry").rglob(".eval_results")]
+
+
+def test_score_on_a_file_is_no_result_of_a_benchmark(finished, tmp_path):
+    """A file of this machine is no dataset of the hub."""
+    publish(finished(GRADED), folder=tmp_path / "dry")
+    assert not [*(tmp_path / "dry").rglob(".eval_results")]
+
+
+def test_score_on_a_filtered_benchmark_is_no_result_of_it(finished, tmp_path):
+    """Dropped rows make a table a part of the dataset."""
+    some = {"rows": [problem()], "counts": {"kept": 1, "no-image": 1}}
+    publish(finished({**GRADED, "problems/rows": some}, OF_THE_HUB), folder=tmp_path / "dry")
+    assert not [*(tmp_path / "dry").rglob(".eval_results")]
 
 
 def test_card_of_a_model_has_its_lineage(finished, read):

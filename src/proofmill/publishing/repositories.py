@@ -12,7 +12,7 @@ from proofmill.artifacts.contents import page_sha256
 from proofmill.artifacts.tables import Table
 from proofmill.artifacts.weights import MANIFEST, OF_A_MODEL
 from proofmill.config.config import Config
-from proofmill.publishing import cards
+from proofmill.publishing import cards, eval_results
 from proofmill.publishing.cards import TableCard
 from proofmill.publishing.private import Private
 from proofmill.publishing.reproduction import pack_answers
@@ -20,7 +20,7 @@ from proofmill.schema.errors import SettingError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import TABLES, kind_of, model_suffix, parse_seed, without_seed
 
-REVISION = 4  # raise it if the same tables now result in different files or cards
+REVISION = 5  # raise it if the same tables now result in different files or cards
 SHOWN = 5  # names in a message
 
 
@@ -99,12 +99,14 @@ class Publication:
     def model(self, name: str, id: str) -> Repository:
         """Build the model repository of one artifact."""
         table = Table(name, self.results)
-        folder, files = table.weights(), {}
+        folder, files = table.weights(), dict[str, Path | bytes]()
         for path in sorted(folder.iterdir()):
             if path.suffix in OF_A_MODEL and path.name != MANIFEST:
                 files[path.name] = self.private.of_a_model(path)
         scores = {score: self.scores_of(name, score) for score in self.names if kind_of(score) == "scores"}
         rows = [{"table": score, **row} for score, score_rows in scores.items() for row in score_rows]
+        slices = ("all", f"seed {parse_seed(name)}")
+        files |= eval_results.files(filter(None, (self.eval_result(row) for row in rows if row["slice"] in slices)))
         lineage = [self.show_table(ancestor) for ancestor in self.lineage(name)]
         card = cards.model(id, self.wanted, lineage, rows, self.tables_id)
         made_from = [table, *(table.other(score) for score, score_rows in scores.items() if score_rows)]
@@ -145,6 +147,21 @@ class Publication:
         split = None if len(trainings) == 1 else f"seed {parse_seed(name)}"
         rows = Table(score, self.results).rows()
         return [row for row in rows if row["model"] == seedless and split in (None, row["slice"])]
+
+    def eval_result(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return a row of scores as the hub shows it, or None: not of a benchmark of the hub, or with several scales."""
+        entries = self.config.entries
+        graded = [(entries[entries[grades].responses].problems, grades) for grades in entries[row["table"]].grades]
+        graded = [(problems, grades) for problems, grades in graded if without_seed(problems) == row["problems"]]
+        scales = {
+            grade["max_points"] for _, grades in graded for grade in Table(grades, self.results).rows("max_points")
+        }
+        benchmarks = {problems for problems, _ in graded}
+        if len(benchmarks) != 1 or len(scales) != 1:
+            return None
+        (problems,), (points,) = benchmarks, scales
+        url = f"https://huggingface.co/datasets/{self.tables_id}"
+        return eval_results.of_row(row, points, Table(problems, self.results), entries[problems], url)
 
 
 def _check_id(id: str) -> None:
