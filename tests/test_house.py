@@ -32,7 +32,7 @@ ORDER = [
     *("config", "artifacts", "training", "engines", "kinds"),
     *("publishing", "planning", "exports", "analysis", "viewer", "cli", "__main__"),
 ]
-MOST_FILES = {"cli": 25}  # one module a command; 15 in other folders
+MOST_FILES = {"cli": 26}  # one module a command; 15 in other folders
 MOST_LINES = 400
 WIDTH = 120
 

@@ -2,7 +2,6 @@
 
 import _thread
 import os
-import shlex
 import shutil
 import signal
 import sys
@@ -19,11 +18,11 @@ from proofmill.config.yaml_files import overlay, read
 from proofmill.planning.connections import require_addresses
 from proofmill.planning.rule_functions import RuleFunctions
 from proofmill.runtime import environment
+from proofmill.runtime.cluster.site_resources import LAUNCH
 from proofmill.schema.errors import ProofmillError
 from proofmill.schema.kinds import KINDS
 
 PYTHON = f"{shell_word(sys.executable)} -m"
-LAUNCH = f"{shlex.quote(sys.executable)} -m"  # of trainings; a profile may start a process per device instead
 
 
 wildcard_constraints:

@@ -84,6 +84,9 @@ COMMANDS = {
         "serve a model to many jobs, as a job of its own, until it is idle",
         "serve api/judge --engine-args='--tensor-parallel-size 8'",
     ),
+    "selftest": Command(
+        "train and sample in each way that this machine can, and compare the plan with what it took", "selftest --gpu"
+    ),
     "publish": Command(
         "push tables and models of finished recipes to the Hugging Face hub",
         "publish nano --to my-group/nano --dry-run /tmp/nano",

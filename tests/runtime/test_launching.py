@@ -74,6 +74,16 @@ def test_rollouts_have_gpus_of_their_own():
     assert f"PROOFMILL_WEIGHT_SYNC_PORT={int(port) + 1} " in training
 
 
+def test_fewer_processes_than_gpus_see_as_many_gpus():
+    """With `--processes 1` the process sees one of four GPUs; next to a rollout server, the first of the others."""
+    (line,) = dry_run("ddp", "--processes", "1", CUDA_VISIBLE_DEVICES="0,1,2,3")
+    assert "CUDA_VISIBLE_DEVICES=0 " in line and after(line, "--num_processes") == "1"
+    _, training = dry_run("ddp", "--processes", "1", "--rollout-gpus", "1", CUDA_VISIBLE_DEVICES="0,1,2,3")
+    assert "CUDA_VISIBLE_DEVICES=0 " in training
+    (line,) = dry_run("ddp", "--processes", "2", CUDA_VISIBLE_DEVICES="")
+    assert "CUDA_VISIBLE_DEVICES" not in line
+
+
 def test_jobs_have_ports_of_their_own(monkeypatch, capsys):
     """Three each, from 20000 to 29999: where processes meet, the server, and where it takes weights; the next job has others."""
     monkeypatch.chdir(ROOT)

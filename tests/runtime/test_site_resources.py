@@ -215,6 +215,8 @@ def test_artifact_has_its_own_settings_and_others_those_of_their_kind(resources)
     ]  # fmt: skip
     assert [of("responses", "small", word) for word in ("gpu", "engine", "engine_args")] == [1, "vllm", ""]
     assert given["sft"]["gpu"] == 16
+    given = resources("sft/two: {launch: two}\n")
+    assert [of("sft", name, "launch") for name in ("two", "one")] == ["two", site_resources.LAUNCH]
     with pytest.raises(SettingError, match=r"^site.yaml: grpo/x: has disk_mb, but other jobs of its kind have none"):
         resources("grpo/x: {disk_mb: 9}")
     with pytest.raises(SettingError, match=r"problems/x has jobs that never use a GPU"):

@@ -135,10 +135,10 @@ def test_resumed_training_keeps_its_micro_batch_size(tmp_path, monkeypatch):
     monkeypatch.setattr(micro_batches, "last_checkpoint", lambda job: tmp_path)
     monkeypatch.setattr(memory, "device_memory", lambda: (None, False))
     monkeypatch.setattr(memory, "build_empty", lambda model: None)
-    plan = SimpleNamespace(lines=list, device_bytes=None)
+    plan = SimpleNamespace(lines=list, device_bytes=None, step=1)
     monkeypatch.setattr(memory, "plan", lambda *_, **__: plan)
     entry = SimpleNamespace(model="base/x", precision="float32", lora=None)
-    job = SimpleNamespace(name="sft/x", threads=1, parent=lambda name: SimpleNamespace(weights=lambda: None))
+    job = SimpleNamespace(name="sft/x", threads=1, stamp={}, parent=lambda name: SimpleNamespace(weights=lambda: None))
     rows = [micro_batches.split(entry, job, batch, 64)["per_device_train_batch_size"] for batch in (8, 6)]
     assert rows == [4, 6]
 

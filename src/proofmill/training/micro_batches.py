@@ -56,7 +56,9 @@ def split(entry: Any, job: Job, batch: int, tokens: int, at_least: int = 1, **mo
         limit = available if cuda or available is None else available * memory.part_of_machine(job.threads)
         rows = override or _rows_before(job, share)
         chosen = choice(plan_rows, share, limit, max(share // at_least, 1), rows, recompute)
-        _announce(job, batch, *chosen, share, plan_rows(*chosen), by_choice=override is None)
+        plan = plan_rows(*chosen)
+        _announce(job, batch, *chosen, share, plan, by_choice=override is None)
+        job.stamp["planned_bytes"] = plan.step
     rows, recompute = processes.broadcast(chosen)
     return {
         "per_device_train_batch_size": rows,

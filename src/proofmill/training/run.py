@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate.utils import DistributedType, fsdp2_prepare_model, is_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
@@ -79,8 +80,6 @@ def logits_of_trained_tokens() -> None:
 
 def arguments(entry: Any, job: Job, log_every: int) -> dict[str, Any]:
     """Return the arguments of every trainer. Build them before loading a model, so that DeepSpeed's ZeRO-3 can shard it."""
-    import torch
-
     torch.set_num_threads(job.threads)
     return {
         "output_dir": str(job.checkpoints),
@@ -157,6 +156,8 @@ def train(trainer: Any, job: Job, last: int | None = None) -> float:
         leave(
             f"{job.name}: {stop.why or 'stopped'}; step {step:,} of {steps:,} is saved in a checkpoint. Rerun the same command to resume."
         )
+    if torch.cuda.is_available():
+        job.stamp["peak_bytes"] = torch.cuda.max_memory_allocated()
     return round(time.monotonic() - start, 2)
 
 

@@ -103,8 +103,9 @@ def plan(options: argparse.Namespace) -> LaunchPlan:
         environment = {ADDRESS: f"http://{host}:{port + 1}", WEIGHTS_PORT: str(port + 2)}
         health = f"http://{host}:{port + 1}/health/"
         server = _server(options, serving, held_back or gpus, port + 1)
-    if held_back:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu for gpu in gpus if gpu not in held_back)
+    trained = gpus[: len(gpus) - len(held_back)]
+    if held_back or (len(nodes) < 2 and each < len(trained)):  # a process alone must not see several GPUs
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(trained[:each])
     # In a job of several nodes a training on one node is a step as well, because SLURM signals steps.
     launches = _launches(file, training if len(nodes) > 1 else [None], each, port, options, environment)
     return LaunchPlan(tuple(launches), server, health)

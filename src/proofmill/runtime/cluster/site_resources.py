@@ -15,6 +15,8 @@ The record of a kind (schema/kinds.py) decides its layer.
 """
 
 import difflib
+import shlex
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,9 @@ from proofmill.schema.kinds import KINDS, Kind
 FILE = "site.yaml"
 SORTS = ("cpu", "remote", "train")
 LAYERS = ("default", *SORTS, "inference", *KINDS)
-OURS = {"engine": "transformers", "engine_args": "", "launch": None}  # our own words, with their defaults
+# The command before a training's module; a site may start a process per device instead.
+LAUNCH = f"{shlex.quote(sys.executable)} -m"
+OURS = {"engine": "transformers", "engine_args": "", "launch": LAUNCH}  # our own words, with their defaults
 SBATCH = ("signal_seconds", "exclusive")  # our own words for options of sbatch: seconds before the walltime, full nodes
 LONGEST_NOTICE = 65535  # of sbatch's --signal
 GPUS = (
