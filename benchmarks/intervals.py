@@ -2,11 +2,13 @@
 
     python benchmarks/intervals.py [--samples 300] [--table]
 
-Three sets of designs are simulated, each with as many samples as `--samples`:
+Four sets of designs are simulated, each with as many samples as `--samples`:
 
     scores       Mean of 3 to 500 problems with 1 to 16 attempts: right or wrong, or 0 to 7 points; rates from 0.01 to
                  0.99; attempts at a problem independent or alike.
     differences  Two models on the same 6 to 200 problems, alike or not, which find the same problems hard.
+    skewed       Two equally good models: one solves each problem in most attempts, the other most problems always and
+                 the others never.
     trainings    Two models with 2 to 10 seeds of each; seeds, problems or neither matter.
 
 `before` is the percentile bootstrap (Clopper and Pearson's interval if all problems are right or wrong, Hoeffding's if
@@ -111,6 +113,15 @@ def differences() -> Iterator[Design]:
         yield Design(f"{problems} problems", f"{way}, rates {pair}", pair[1] - pair[0], draw)
 
 
+def skewed() -> Iterator[Design]:
+    for problems, attempts, rate in itertools.product((10, 20, 60, 200), (1, 4, 16), (0.8, 0.9, 0.95)):
+
+        def draw(rng: np.random.Generator, n: int = problems, k: int = attempts, rate: float = rate) -> np.ndarray:
+            return (rng.random(n) < rate) - rng.binomial(k, rate, n) / k
+
+        yield Design(f"{problems} problems, skewed", f"{attempts} attempts, rate {rate}", 0.0, draw)
+
+
 def trainings() -> Iterator[Design]:
     spreads = ((0.0, 1.0), (0.2, 1.0), (1.0, 1.0), (1.0, 0.0))
     for seeds, problems, (by_seed, by_problem) in itertools.product((2, 3, 5, 10), (30, 384), spreads):
@@ -174,6 +185,7 @@ def training_after(values_SP: np.ndarray, rng: np.random.Generator) -> tuple[flo
 SETS: dict[str, tuple[Callable[[], Iterator[Design]], tuple[Callable, Callable]]] = {
     "scores": (scores, (score_before, score_after)),
     "differences": (differences, (percentiles, difference_after)),
+    "skewed": (skewed, (percentiles, difference_after)),
     "trainings": (trainings, (training_before, training_after)),
 }
 

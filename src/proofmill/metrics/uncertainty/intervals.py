@@ -83,26 +83,49 @@ def interval(
     """
     if len(sums_PD) == 0:
         return None, None
-    totals_RD, weights_R1 = _resample(sums_PD, resamples, seed)
     tail, problems = (1 - confidence) / 2, len(sums_PD)
     if ends_2D is None:
         if problems < LEAST:
             return None, None
-        values_R = value(totals_RD * problems / weights_R1)
+        totals_RD, weights_R1 = _resample(sums_PD, resamples, seed)
+        low_R = high_R = value(totals_RD * problems / weights_R1)
         tail = _expand_tail(tail, problems)
-        low, high = _quantile(values_R, tail), _quantile(values_R, 1 - tail)
     else:
-        rng = np.random.default_rng([seed, problems])
-        near_R1, far_R1 = (rng.standard_gamma(weight, size=(resamples, 1)) for weight in (NEAR, 1 - NEAR))
-        scale_R1 = problems / (weights_R1 + near_R1 + far_R1)  # so that a resample has as many problems
-        lowest_D, highest_D = ends_2D
-        low = _quantile(value((totals_RD + near_R1 * lowest_D + far_R1 * highest_D) * scale_R1), tail)
-        high = _quantile(value((totals_RD + near_R1 * highest_D + far_R1 * lowest_D) * scale_R1), 1 - tail)
+        low_R, high_R = _with_others(sums_PD, value, ends_2D, resamples, seed)
+    low, high = _quantile(low_R, tail), _quantile(high_R, 1 - tail)
     if low is None or high is None or (ends_2D is None and math.isclose(low, high)):
         return None, None
     # No interval excludes the estimate: additional problems are no evidence against a value at the end of its range.
     estimate = float(value(sums_PD.sum(axis=0, keepdims=True))[0])
     return (low, high) if math.isnan(estimate) else (min(low, estimate), max(high, estimate))
+
+
+def test_mean(
+    values_P: np.ndarray, reach: float, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> tuple[float, float, float]:
+    """Return the ends of `of_mean` for values within -`reach` and `reach`, and the two-sided p of a mean of 0.
+
+    p is twice the share of the resamples, of the end that is nearer to 0, that are not on the mean's side of 0.
+    """
+    sums_PD = np.column_stack([values_P, np.ones(len(values_P))])
+    ends_2D = np.array([(-reach, 1.0), (reach, 1.0)])
+    low_R, high_R = _with_others(sums_PD, quotient, ends_2D, resamples, seed)
+    low, high = (float(np.quantile(*end)) for end in ((low_R, (1 - confidence) / 2), (high_R, (1 + confidence) / 2)))
+    p = min(1.0, 2 * float(min(np.mean(low_R <= 0), np.mean(high_R >= 0))))
+    return min(low, float(values_P.mean())), max(high, float(values_P.mean())), p
+
+
+def _with_others(
+    sums_PD: np.ndarray, value: Callable[[np.ndarray], np.ndarray], ends_2D: np.ndarray, resamples: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values of the resamples for the lower and for the upper end, each with one more problem at both bounds."""
+    totals_RD, weights_R1 = _resample(sums_PD, resamples, seed)
+    rng = np.random.default_rng([seed, len(sums_PD)])
+    near_R1, far_R1 = (rng.standard_gamma(weight, size=(resamples, 1)) for weight in (NEAR, 1 - NEAR))
+    scale_R1 = len(sums_PD) / (weights_R1 + near_R1 + far_R1)  # so that a resample has as many problems
+    lowest_D, highest_D = ends_2D
+    low_R = value((totals_RD + near_R1 * lowest_D + far_R1 * highest_D) * scale_R1)
+    return low_R, value((totals_RD + near_R1 * highest_D + far_R1 * lowest_D) * scale_R1)
 
 
 def _quantile(values_R: np.ndarray, share: float) -> float | None:

@@ -6,9 +6,9 @@ squares add up (Zou, Huang and Zhang 2009); Holm (1979).
 
 Differences from a bootstrap interval next to such a p:
 1. The interval contains 0 exactly if p is at least 1 - confidence: it has all differences that the test does not reject.
-2. Neither test knows of problems that were not drawn. If few problems differ, both reject differences that such problems
-   could well give. So each end is at least as far as that of intervals.of_mean, unless it would cross a 0 that the test
-   rejects.
+2. Neither test knows of problems that were not drawn, and sign flips assume that gains and losses have one shape. If few
+   problems differ, or if a model gains a little at many problems and loses much at few, both would reject differences that
+   other problems could well give. So each end is at least as far as that of intervals.of_mean, and p at least its p.
 """
 
 import math
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from proofmill.metrics.uncertainty.intervals import Ends, batches, of_mean, t_quantile
+from proofmill.metrics.uncertainty.intervals import batches, t_quantile, test_mean
 
 EXACT = 14  # differences whose sign flips are enumerated, if no others differ from 0
 DRAWS = 2**15  # sign flips, if not all are enumerated
@@ -59,26 +59,27 @@ def over_problems(
     p = float(np.count_nonzero(smaller_F <= 0 if total >= 0 else larger_F >= 0)) / flips
     place = math.ceil((1 - confidence) * flips) - 1
     low, high = float(np.partition(smaller_F, place)[place]), float(np.partition(larger_F, -1 - place)[-1 - place])
-    least = _allow_for_others(differences_P, reach or bound, confidence, resamples, seed)
-    return _widen(Test(low, high, p), least, bound, 1 - confidence)
+    return _allow_for_others(low, high, p, differences_P, bound, reach, confidence, resamples, seed)
 
 
-def _widen(test: Test, least: Ends, bound: float | None, alpha: float) -> Test:
-    """Return a test whose ends are at least as far as `least`, but do not cross a 0 that it rejects at `alpha`."""
-    low, high, p = test
-    assert low is not None and high is not None, "a test before it is widened has ends"
-    below, above = least
-    if below is not None and above is not None:
-        low = low if p < alpha and below <= 0 < low else min(low, below)
-        high = high if p < alpha and above >= 0 > high else max(high, above)
+def _allow_for_others(
+    low: float,
+    high: float,
+    p: float,
+    differences_P: np.ndarray,
+    bound: float | None,
+    reach: float | None,
+    confidence: float,
+    *options: Any,
+) -> Test:
+    """Return a test that allows for problems that were not drawn, unless a difference has no bound."""
+    alpha = 1 - confidence
     if bound is not None:
-        low, high = max(low, -bound), min(high, bound)
+        below, above, least = test_mean(differences_P, reach or bound, confidence, *options)
+        low, high, p = max(min(low, below), -bound), min(max(high, above), bound), max(p, least)
+        # The quantile of an end and the share of resamples beyond 0 may disagree by one resample.
+        p = max(p, alpha) if low <= 0 <= high else min(p, float(np.nextafter(alpha, 0)))
     return Test(low if np.isfinite(low) else None, high if np.isfinite(high) else None, p)
-
-
-def _allow_for_others(differences_P: np.ndarray, reach: float | None, *options: Any) -> Ends:
-    """Return the interval that allows for problems that were not drawn; none if a difference has no bound."""
-    return (None, None) if reach is None else of_mean(differences_P, (-reach, reach), *options)
 
 
 def _means_of_parts(differences_P: np.ndarray, seed: int, draws: int) -> tuple[np.ndarray, np.ndarray]:
@@ -150,8 +151,7 @@ def over_seeds(
         tails = (fewest + most) / 2
         fewest, most = (fewest, tails) if margin(tails) < abs(mean) else (tails, most)
     half = margin(1 - confidence)
-    least = _allow_for_others(mean_P, reach or bound, confidence, resamples, seed)
-    return _widen(Test(mean - half, mean + half, most), least, bound, 1 - confidence)
+    return _allow_for_others(mean - half, mean + half, most, mean_P, bound, reach, confidence, resamples, seed)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
