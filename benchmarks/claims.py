@@ -352,6 +352,8 @@ BLOCKS: dict[str, Callable[[Results], Iterator[str]]] = {
     "verifier-errors": list_verdicts(verifiers.list_errors, "verifier-nano"),
     "provers": list_claims_of("scores/claims-provers-seeds"),
     "drift": list_drift("verifier-nano"),
+    "unlike": list_claims_of("scores/claims-unlike-seeds"),
+    "unlike-agreement": list_verdicts(verifiers.list_agreement, "verifier-unlike"),
     "smol-verifier": list_claims_of("scores/proof-verifiers-seeds"),
     "smol-verifier-agreement": list_verdicts(verifiers.list_agreement, "verifier-smol"),
     "smol-verifier-errors": list_verdicts(verifiers.list_errors, "verifier-smol"),

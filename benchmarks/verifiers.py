@@ -20,7 +20,7 @@ import io
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 
@@ -74,6 +74,12 @@ NANO = Study(
         "form": "",
     },
 )
+UNLIKE = replace(
+    NANO,
+    recipe="verifier-unlike",
+    tested={"problems/verdicts-recurrence": "grades/tested", "problems/verdicts-slips": "grades/slips"},
+    models=("sft/verifier", "sft/verifier-longer", "grpo/verifier"),
+)
 SMOL = Study(
     recipe="verifier-smol",
     points=3,
@@ -91,7 +97,7 @@ SMOL = Study(
         "missing comparison": "",
     },
 )
-STUDIES = {study.recipe: study for study in (NANO, SMOL)}
+STUDIES = {study.recipe: study for study in (NANO, UNLIKE, SMOL)}
 SAID = re.compile(r"(\d+) for \d+")  # in the verdict of `grade-distance`
 Verdicts = Mapping[tuple[int, str, str], list[str]]  # by seed, problems table and grader
 
@@ -107,8 +113,8 @@ def collect(study: Study, results: Path, seed: int, folder: Path) -> None:
 
     controls, lines = _fit(_known(study, table(study.trained))), []
     for problems, grades in study.tested.items():
-        rows = table(problems).rows("problem", "statement", "answer", kept=False)
-        truths = [truth.grade if (truth := Truth.of(row["answer"])) else None for row in rows]
+        rows = table(problems).rows("problem", "statement", "answer", "dropped", kept=False)
+        truths = [truth.grade if not row["dropped"] and (truth := Truth.of(row["answer"])) else None for row in rows]
         verdicts = [row["verdict"] for row in table(grades).rows("verdict")]
         kinds = [
             "-" if truth is None else _name_fault(study, verdict)

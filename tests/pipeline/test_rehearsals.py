@@ -26,7 +26,16 @@ pytestmark = pytest.mark.pipeline
 SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano", "absolute-zero")
 OTHERS = (
     *("real-corpus", "gold-answers", "grader-study", "imo-bench", "nano-claims", "nano-tuning", "nano-staleness"),
-    *("nano-taught", "nano-taught-tuning", "nano-idle", "verifier", "verifier-nano", "verifier-smol", "cascade-nano"),
+    *(
+        "nano-taught",
+        "nano-taught-tuning",
+        "nano-idle",
+        "verifier",
+        "verifier-nano",
+        "verifier-unlike",
+        "verifier-smol",
+        "cascade-nano",
+    ),
     *(
         "nano-scaffolds",
         "smol",
