@@ -180,7 +180,7 @@ def test_attempts_of_seeds_that_are_not_compared_do_not_count():
     }
     entry, *_ = measured(groups, compare=[["sft/m", "sft/n"]])
     (average,) = averages.differences(groups, [("avg-at-k", None)], entry)
-    assert (average["n"], average["n_seeds"], average["n_problems"]) == (16, 1, 8)
+    assert (average["n"], average["n_seeds"], average["n_problems"]) == (16, 1, 4)  # both have the same four problems
     pairs = list(comparisons(groups, [("avg-at-k", None)], entry))
     assert [(row["n"], row["n_seeds"]) for row in pairs] == [(8, 1), (8, 1)]
     for row in groups[cell("sft/n", "a")]:
@@ -209,3 +209,32 @@ def test_numbers_that_a_rule_ended_say_no_more_than_they_hold(rule, seeds, has_i
         assert (row["p_value"] < 0.001, row["low"] is not None) == (has_p, has_p) and row["value"] == 1
     (total,) = averages.differences(groups, [("avg-at-k", None)], entry)
     assert (total["low"] is not None, total["p_value"] < 1) == (rule is None, rule is None)
+
+
+def test_benchmarks_with_the_same_problems_err_together():
+    """The average of two tables of one benchmark has the interval of one, and the difference the p of one."""
+    own, other = [0, 1, 1, 0, 1, 0, 1, 1, 1, 0], [0, 0, 1, 0, 0, 0, 1, 0, 1, 0]
+    groups = {cell(m, b): attempts(grades) for m, grades in (("sft/m", own), ("sft/n", other)) for b in "ab"}
+    entry, rows, means = measured(groups, compare=[["sft/m", "sft/n"]])
+    alone = next(row for row in rows if row["model"] == "sft/m")
+    together = next(row for row in means if row["model"] == "sft/m")
+    assert [together[end] for end in ("value", "low", "high")] == pytest.approx(
+        [alone[end] for end in ("value", "low", "high")]
+    )
+    (average,) = averages.differences(groups, [("avg-at-k", None)], entry)
+    pair = next(iter(comparisons(groups, [("avg-at-k", None)], entry)))
+    assert [average[name] for name in ("value", "p_value", "n_problems")] == [
+        pair[name] for name in ("value", "p_value", "n_problems")
+    ]
+    for row in groups[cell("sft/m", "b")] + groups[cell("sft/n", "b")]:
+        row["problem"] += " of b"
+    _, _, (others, _) = measured(groups)
+    assert others["high"] - others["low"] < together["high"] - together["low"]
+
+
+def test_ungraded_attempt_has_no_scale():
+    """An attempt without a human grade may have no maximum points; the scale is that of the graded ones."""
+    groups = {cell("sft/m", name): attempts([7, 3, 5, 0], max_points=7) for name in "ab"}
+    groups[cell("sft/m", "a")][0] |= {"grade": None, "max_points": 0}
+    _, _, (average,) = measured(groups)
+    assert average["value"] == pytest.approx((8 / 3 + 15 / 4) / 2)

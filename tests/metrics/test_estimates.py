@@ -285,10 +285,20 @@ def test_worst_variance_gives_the_largest_error_of_all_splits():
 
 def test_detectable_difference_is_found_as_often_as_the_power_says():
     """Of 20,000 normal estimates of such a difference, 80 % are significant at 5 %, within a point."""
-    difference = estimates.detectable(0.5)
+    difference = estimates.detectable(0.5, 1_000_000, None)
     found = np.random.default_rng(0).normal(difference, 0.5, size=20_000)
     assert difference == pytest.approx((1.959964 + 0.841621) * 0.5, rel=1e-6)
     assert np.mean(np.abs(found) > 1.959964 * 0.5) == pytest.approx(0.8, abs=0.01)
+
+
+@pytest.mark.parametrize(("confidence", "fewest"), [(0.95, 6), (0.99, 8), (0.5, 3)])
+def test_no_difference_is_detectable_where_none_can_be_shown(confidence, fewest):
+    """With fewer problems no pattern of signs is rare enough; no difference exceeds the scale."""
+    assert estimates.fewest_problems(confidence) == fewest
+    assert 2 / 2**fewest < 1 - confidence <= 2 / 2 ** (fewest - 1)
+    assert estimates.detectable(0.01, fewest - 1, 1, confidence) is None
+    assert 0 < estimates.detectable(0.01, fewest, 1, confidence) < 1
+    assert estimates.detectable(0.4, 20, 1) is None and estimates.detectable(0.4, 20, 7) > 1
 
 
 # ----------------------------------------------------------------------------------------------------------------- runs
@@ -341,7 +351,7 @@ def test_published_accuracies_lie_within_the_error_of_one_run():
     rate = 455 / 1319
     variance = Variance(rate * (1 - rate), None, None)
     assert round(100 * estimates.difference_error(variance, 1319, 1) / math.sqrt(2), 2) == 1.31
-    assert estimates.detectable(estimates.difference_error(variance, 1319, 1)) > (467 - 455) / 1319
+    assert estimates.detectable(estimates.difference_error(variance, 1319, 1), 1319, 1) > (467 - 455) / 1319
     first, second = (intervals.of_mean(np.repeat([1.0, 0.0], [n, 1319 - n]), (0, 1)) for n in (455, 467))
     assert first[1] > second[0]
 
@@ -366,7 +376,7 @@ def test_half_a_point_at_a_deviation_of_2_9_is_not_called_significant():
     test = paired.over_problems(gains_P, 100)
     assert test.p > 0.5 and test.low < 0 < test.high
     variance = estimates.split_variance((p, r, before_RP[r, p]) for r in range(3) for p in range(60))
-    assert estimates.detectable(estimates.difference_error(variance, 60, 3)) > 4
+    assert estimates.detectable(estimates.difference_error(variance, 60, 3), 60, 100) > 4
 
 
 def test_ten_points_on_the_same_problems_are_called_significant():

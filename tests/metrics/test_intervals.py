@@ -124,3 +124,13 @@ def test_quantiles_of_t_are_those_of_the_tables(freedom, quantile):
     """The two-sided 95 % points of Student's t, and back."""
     assert intervals.t_quantile(0.975, freedom) == pytest.approx(quantile, abs=5e-4)
     assert intervals.t_tails(-quantile, freedom) == pytest.approx(0.05, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("errors", "problems", "bound"), [(0, 20, 0.139), (0, 60, 0.049), (1, 60, 0.077), (0, 250, 0.012)]
+)
+def test_upper_bound_of_rare_errors_is_that_of_clopper_and_pearson(errors, problems, bound):
+    """Bounds of qbeta(0.95, errors + 1, problems - errors)."""
+    values_P = np.repeat([1.0, 0.0], [errors, problems - errors])
+    assert intervals.at_most(values_P, 1.0) == pytest.approx(bound, rel=0.05)
+    assert intervals.at_most(np.zeros(0), 1.0) is None

@@ -44,6 +44,14 @@ def test_published_number_is_next_to_ours_with_the_difference(metric, percent):
     assert differing == "not known"
 
 
+def test_mean_over_runs_is_in_percent_of_the_points():
+    """QED-Nano reports it."""
+    *_, line = lines(
+        {"percent": {"problems/a": 40.0}, "ours": "sft/m", "metric": "run-mean"}, metric=("run-mean", None)
+    )
+    assert "| 62.5 | +22.5 |" in line
+
+
 def test_other_numbers_are_compared_as_they_are():
     """Neither tokens nor a slice's numbers are percentages; the slice and the metric name ours."""
     row = {**dict.fromkeys(("baseline", "p_value", "sampling", "grader", "low", "high")), "problems": "problems/a"}

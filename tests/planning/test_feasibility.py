@@ -531,7 +531,7 @@ def test_job_chooses_what_was_planned(judged, tmp_path, monkeypatch):
     monkeypatch.setattr(micro_batches.processes, "broadcast", lambda value=None: value)
     monkeypatch.setattr(micro_batches, "last_checkpoint", lambda job: None)
     parent = SimpleNamespace(weights=lambda: network)
-    job = SimpleNamespace(name="grpo/x", threads=1, engine="vllm", engine_args="", parent=lambda _: parent)
+    job = SimpleNamespace(name="grpo/x", threads=1, engine="vllm", engine_args="", parent=lambda _: parent, stamp={})
     trained = whole.entries["grpo/x"]
     extra_memory = grpo.footprint(trained, network, [])
     sampling = rollout_engines.sampling(job, trained, 8, **extra_memory)
@@ -551,7 +551,7 @@ def test_job_on_processors_chooses_what_was_planned(judged, tmp_path, monkeypatc
     entries = entry("sft", "half", batch_size=16, max_length=1024)
     book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).config
     network = Shapes(book, tmp_path).of("base/half")
-    job = SimpleNamespace(name="sft/x", threads=1, parent=lambda _: SimpleNamespace(weights=lambda: network))
+    job = SimpleNamespace(name="sft/x", threads=1, stamp={}, parent=lambda _: SimpleNamespace(weights=lambda: network))
     with monkeypatch.context() as on_processors:
         on_processors.setattr(memory, "device_memory", lambda: (free_memory.least(), False))
         rows = micro_batches.split(book.entries["sft/x"], job, 16, tokens=1024)

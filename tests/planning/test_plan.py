@@ -283,12 +283,12 @@ def test_plan_says_which_difference_a_benchmark_will_show(small, tmp_path):
     rows = [{**row, "seed": 0, "writer": None} for row in small.table("grades/cold").rows()]
     error = estimates.difference_error(metrics.split_variance(rows), 12, 4)
     assert (
-        f"12 problems x 4 attempts of problems/bench: a difference of {estimates.detectable(error):.2f} of 7 points"
+        f"12 problems x 4 attempts of problems/bench: a difference of {estimates.detectable(error, 12, 7):.2f} of 7 points"
         in said
     )
     assert "variance of grades/cold" in said
     (worst,) = RunPlan(book(**MEASURED), "scores/new", tmp_path / "nothing").stages["scores/new"].shows
-    margin = (1.959964 + 0.841621) * (2 * 49 / 4 / 12) ** 0.5
+    margin = (2.200985 + 0.875530) * (2 * 49 / 4 / 12) ** 0.5  # t of 11 degrees of freedom
     assert f"a difference of {margin:.2f} of 7 points" in worst and "worst case" in worst
 
 

@@ -19,7 +19,7 @@ import polars as pl
 import yaml
 
 from proofmill.artifacts.tables import Table
-from proofmill.metrics.uncertainty.intervals import Ends, of_mean
+from proofmill.metrics.uncertainty.intervals import Ends, at_most, of_mean
 from proofmill.prompts import templates
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import GRADER_PROMPT
@@ -92,7 +92,7 @@ class Numbers:
         return cls(
             error=float(error_P.mean()) if len(error_P) else float("nan"),
             error_ends=of_mean(error_P, (0.0, 1.0), confidence),
-            error_bound=of_mean(error_P, (0.0, 1.0), 2 * confidence - 1)[1],  # one-sided
+            error_bound=at_most(error_P, 1.0, confidence),
             dollars=float(dollars_P.mean()),
             dollars_ends=of_mean(dollars_P, None, confidence),
             unscored=float(np.isnan(grade_N).mean()),

@@ -25,7 +25,7 @@ from proofmill.metrics.comparisons import adjust, by_seed, difference_matrix, pa
 from proofmill.metrics.estimates import detectable
 from proofmill.metrics.metrics import METRICS
 from proofmill.metrics.notices import of_attempts
-from proofmill.metrics.score_rows import compute_metric
+from proofmill.metrics.score_rows import compute_metric, largest
 from proofmill.metrics.uncertainty.paired import ROUNDING
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import SettingError, TableError, list_names, short
@@ -145,7 +145,8 @@ def _read_own(path: Path) -> EvalLog | None:
 
 def _choose_scale(logs: Sequence[ComparedLog], max_points: float | None) -> float | None:
     """Return the largest grade: that of own tables, else `max_points`, else 1 if all grades fit, else None: no bound."""
-    scales = {float(one.rows[0]["max_points"]) if one.log.program == OWN else max_points for one in logs}
+    # An attempt without a human grade may have no scale.
+    scales = {float(max(r["max_points"] for r in one.rows)) if one.log.program == OWN else max_points for one in logs}
     if len(scales) > 1:
         raise TableError(f"compare: scores out of {list_names(scales)}; expected one scale. Set --max-points.")
     grades = {row["grade"] for one in logs for row in one.rows if is_scored(row)}
@@ -218,7 +219,7 @@ def _pair(one: ComparedLog, other: ComparedLog, kernel: Any, ignore_statements: 
         "log": one.label,
         "baseline": other.label,
         **pair_numbers(kernel, None, models, both, entry),
-        "detectable": detectable(error, entry.confidence) if error else None,
+        "detectable": detectable(error, len(mean_P), largest(kernel, one.rows), entry.confidence) if error else None,
         "better": int((mean_P > ROUNDING).sum()),
         "worse": int((mean_P < -ROUNDING).sum()),
         "equal": int((abs(mean_P) <= ROUNDING).sum()),

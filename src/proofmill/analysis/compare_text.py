@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from proofmill.metrics.estimates import fewest_problems
 from proofmill.metrics.page import difference, format_cell
 from proofmill.schema.errors import list_names, short
 
 Row = Mapping[str, Any]
 LONGEST = 80  # lines of a page
-FEW_PROBLEMS = 6  # with fewer, no outcome of the test is rare enough at 95 %
 DETAILED = 3  # pairs; with more, each is one line
 
 
@@ -94,7 +94,10 @@ def _notices(result: Row) -> Iterator[str]:
     for pair in result["pairs"]:
         if pair["identical"]:
             yield f"{pair['log']} and {pair['baseline']} have the same scores for all attempts: they may be one run"
-        if pair["n_problems"] < FEW_PROBLEMS:
-            yield f"{pair['log']} - {pair['baseline']}: fewer than {FEW_PROBLEMS} problems cannot show a difference at 95 %"
+        if pair["n_problems"] < (fewest := fewest_problems(result["confidence"])):
+            yield (
+                f"{pair['log']} - {pair['baseline']}: fewer than {fewest} problems cannot show a difference at "
+                f"{100 * result['confidence']:g} %"
+            )
     for log in result["logs"]:
         yield from (f"{log['label']}: {notice}" for notice in log["notices"])

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from proofmill.metrics.attempt_table import Rows
+from proofmill.metrics.attempt_table import Rows, is_scored
 from proofmill.metrics.comparisons import by_seed, difference_matrix, select_seeds, test_numbers, values_of
 from proofmill.metrics.kernels import OfAttempts, OfProblem
 from proofmill.metrics.metrics import METRICS, label
@@ -83,7 +83,7 @@ def average(rows: Sequence[Row], groups: Mapping[Cell, Rows], entry: Scores) -> 
                         **_name_cells(name, cells),
                         "metric": metric,
                         "slice": "all",
-                        **combine(parts, shares),
+                        **combine(parts, shares, _list_alike(cells, groups)),
                         **(
                             {"low": None, "high": None}
                             if any(find_rule(groups[each]) for each in cells.values())
@@ -92,13 +92,35 @@ def average(rows: Sequence[Row], groups: Mapping[Cell, Rows], entry: Scores) -> 
                     }
 
 
-def combine(parts: Mapping[str, Row], shares: Mapping[str, float]) -> dict[str, Any]:
-    """Return the numbers of the weighted mean of benchmarks; without an interval if a benchmark has none."""
+def _list_alike(cells: Mapping[str, Cell], groups: Mapping[Cell, Rows]) -> list[set[str]]:
+    """Return sets of benchmarks: those in one set share problems, such as HumanEval and HumanEval+."""
+    alike: list[tuple[set[str], set[str]]] = []
+    for name, cell in cells.items():
+        names, problems = {name}, {row["problem"] for row in groups[cell]}
+        for other in [each for each in alike if each[1] & problems]:
+            alike.remove(other)
+            names, problems = names | other[0], problems | other[1]
+        alike.append((names, problems))
+    return [names for names, _ in alike]
+
+
+def combine(
+    parts: Mapping[str, Row], shares: Mapping[str, float], alike: Sequence[set[str]] | None = None
+) -> dict[str, Any]:
+    """Return the numbers of the weighted mean of benchmarks; without an interval if a benchmark has none.
+
+    The errors of benchmarks in a set of `alike` add up, because they may err together; those of others cancel in part.
+    """
     value = sum(weight * parts[name]["value"] for name, weight in shares.items())
     low = high = None
     if all(parts[name]["low"] is not None for name in shares):
         below, above = (
-            math.sqrt(sum((weight * (parts[name][end] - parts[name]["value"])) ** 2 for name, weight in shares.items()))
+            math.sqrt(
+                sum(
+                    sum(shares[name] * (parts[name][end] - parts[name]["value"]) for name in names) ** 2
+                    for names in alike or ({name} for name in shares)
+                )
+            )
             for end in ("low", "high")
         )
         low, high = value - below, value + above
@@ -145,11 +167,21 @@ def _difference(
     bound, reach = largest(kernel, pairs[0][0]), None
     seeds = [seed for seed in of_benchmarks[0] if all(each.get(seed) for each in of_benchmarks)]
     if seeds:
-        matrices = [difference_matrix({seed: each[seed] for seed in seeds}) for each in of_benchmarks]
-        size = sum(d_SP.shape[1] for d_SP in matrices)
-        factors = [weight * size / d_SP.shape[1] for d_SP, (_, _, weight) in zip(matrices, pairs, strict=True)]
-        differences_SP = np.concatenate([f * d_SP for f, d_SP in zip(factors, matrices, strict=True)], axis=1)
-        reach = None if bound is None else bound * max(factors)
+        problems = [{problem for seed in seeds for problem in each[seed]} for each in of_benchmarks]
+        size = len(set.union(*problems))
+        factors = [weight * size / len(some) for some, (_, _, weight) in zip(problems, pairs, strict=True)]
+        of = {p: [b for b, some in enumerate(problems) if p in some] for some in problems for p in some}
+        # A problem of several benchmarks is one problem, with the sum of its differences.
+        summed = {
+            seed: {
+                p: sum(factors[b] * of_benchmarks[b][seed][p] for b in members)
+                for p, members in of.items()
+                if all(p in of_benchmarks[b][seed] for b in members)
+            }
+            for seed in seeds
+        }
+        differences_SP = difference_matrix(summed)
+        reach = None if bound is None else bound * max(sum(factors[b] for b in members) for members in of.values())
     else:
         differences_SP = np.zeros((1, 0))
     both = [rows for ours, theirs, _ in pairs for rows in (ours, theirs)]
@@ -174,7 +206,7 @@ def _cells(
                     "two scores entries."
                 )
             cells[group.problems] = group
-    scales = sorted({row["max_points"] for cell in cells.values() for row in groups[cell]})
+    scales = sorted({row["max_points"] for cell in cells.values() for row in groups[cell] if is_scored(row)})
     if len(scales) > 1 or (cells and published and scales[-1:] != [1]):
         raise TableError(
             f"`averages`: grades of `{name}` are out of {' and '.join(map(str, scales))}; expected one scale, and grades out "

@@ -14,10 +14,12 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
+
+from proofmill.metrics.uncertainty.intervals import t_quantile
 
 ROUNDING = 1e-9  # a number of problems that is larger than needed by less than this share counts as enough
 
@@ -224,10 +226,23 @@ def _within(variance: Variance, samples: int, verdicts: int) -> float:
     return (variance.sample or 0.0) / samples + (variance.judge or 0.0) / (samples * verdicts)
 
 
-def detectable(error: float, confidence: float = 0.95, power: float = 0.8) -> float:
-    """Return the smallest true difference that a two-sided normal test at this confidence detects with this power."""
-    normal = NormalDist()
-    return (normal.inv_cdf(1 - (1 - confidence) / 2) + normal.inv_cdf(power)) * error
+def fewest_problems(confidence: float = 0.95) -> int:
+    """Return the fewest problems at which a test by sign flips (uncertainty/paired.py) can show a difference."""
+    return math.floor(math.log2(2 / (1 - confidence)) + ROUNDING) + 1
+
+
+def detectable(
+    error: float, problems: int, scale: float | None, confidence: float = 0.95, power: float = 0.8
+) -> float | None:
+    """Return about the smallest true difference that a comparison of this standard error detects with this power.
+
+    None if no difference up to `scale` is detected, such as with fewer than `fewest_problems`. (t-quantiles of the
+    problems; of the normal distribution they would promise too much for few.)
+    """
+    if problems < fewest_problems(confidence):
+        return None
+    found = (t_quantile(1 - (1 - confidence) / 2, problems - 1) + t_quantile(power, problems - 1)) * error
+    return None if scale is not None and found > scale else found
 
 
 # ----------------------------------------------------------------------------------------------------------------- runs

@@ -77,7 +77,8 @@ def _majority_at_k(rows: Rows, k: int, success: float) -> float | None:
     full = [row["grade"] == row["max_points"] for row in graded]
     texts = [row["answer"] and normal(row["answer"]) for row in graded]
     right = {text for text, is_full in zip(texts, full, strict=True) if is_full}
-    answers = [None if text is None else "" if text in right else text for text in texts]
+    # A text without a normal form, such as a full stop, does not vote. True stands for all correct answers.
+    answers = [None if not text else True if text in right else text for text in texts]
     return estimates.majority_at_k(answers, [float(f) for f in full], k)
 
 
@@ -209,13 +210,20 @@ def _component(name: str) -> Callable[[Rows], float | None]:
 
 
 def _detectable(rows: Rows) -> float | None:
-    """Compute the detectable difference for grades with this spread: same problems and attempts, no correlation."""
+    """Compute the detectable difference for grades with this spread: same problems and attempts, no correlation.
+
+    None over several seeds: their spread is not that of attempts.
+    """
+    if len({row["seed"] for row in rows}) > 1:
+        return None
     variance = split_variance(rows)
     if variance.problem is None or not (variance.problem or variance.sample or variance.judge):
         return None  # equal grades do not determine the spread
     samples = max(1, round(variance.n_samples / variance.n_problems))
     verdicts = max(1, round(variance.n_verdicts / variance.n_samples))
-    return estimates.detectable(estimates.difference_error(variance, variance.n_problems, samples, verdicts))
+    error = estimates.difference_error(variance, variance.n_problems, samples, verdicts)
+    most = max((points for row in rows if (points := row["max_points"])), default=None)  # unknown of others' logs
+    return estimates.detectable(error, variance.n_problems, most)
 
 
 # ------------------------------------------------------------------------------------------------------------- the list

@@ -113,10 +113,21 @@ def _sheet(title: str, rows: Sequence[Row]) -> Iterator[str]:
     for key in dict.fromkeys((row["model"], row["problems"], row["grader"]) for row in rows):
         cells = {row["metric"]: row for row in rows if (row["model"], row["problems"], row["grader"]) == key}
         largest = max(cells.values(), key=lambda row: row["n"])
-        values = [format_cell(cells.get(column)) for column in columns]
+        values = [_format_part(cells.get(column), largest["n_problems"]) for column in columns]
         attempts = f"{largest['n']:,} at {largest['n_problems']:,} problems{_format_few(cells.values())}"
         unscored = f"{max(row['unscored'] for row in cells.values()):.1%}"
         yield f"| {' | '.join([*key[:2], *[key[2]] * several_graders, *values, attempts, unscored])} |"
+
+
+def _format_part(row: Row | None, problems: int) -> str:
+    """Return the text of a cell, with its number of problems if the metric leaves some of `problems` out."""
+    left_out = (
+        row is not None
+        and row["value"] is not None
+        and row["n_above_zero"] is not None
+        and row["n_problems"] < problems
+    )
+    return f"{format_cell(row)} at {row['n_problems']:,}" if row and left_out else format_cell(row)
 
 
 def _format_few(rows: Iterable[Row]) -> str:

@@ -14,7 +14,8 @@ from proofmill.schema.entries.scores_entry import Published, Scores
 from proofmill.text.suggestions import among
 
 Row = Mapping[str, Any]
-OF_POINTS = ("avg@", "best@", "max@")  # metrics in points; others are shares
+# Metrics in points; others are shares.
+OF_POINTS = ("avg@", "best@", "max@", "shortest@", "longest@", "run-mean", "run-max", "run-min", "run-std")
 
 
 def faults(entry: Scores) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from proofmill.metrics import estimates
+from proofmill.metrics.agreement import AGREEMENTS
 from proofmill.metrics.attempt_table import Rows, count, has, is_scored, parts, where
 from proofmill.metrics.kernels import OfAttempts, OfHuman, OfPooled, OfProblem, OfRuns, per_problem
 from proofmill.metrics.metrics import kernel_of, label, verdicts
@@ -20,6 +21,7 @@ from proofmill.schema.fields import GIVEN_RESPONSES
 
 LEVELS = range(2, 13)  # numbers of distinct values that are split; more are not levels
 RECENT = re.compile(r"(?<![0-9A-Za-z])(?:2024|2025)(?![0-9A-Za-z])")  # QED-Nano's split of ProofBench by year
+OUT_OF_SEVEN = (AGREEMENTS["bucket-accuracy"], AGREEMENTS["bucket-accuracy-rounded"])
 COMPONENT_RESAMPLES = 200  # at most, for a variance component: each resample reads all rows
 COMPONENT_ROWS = 1_000_000  # rows read for one interval: large tables have fewer resamples
 
@@ -87,10 +89,24 @@ def _by_split(
             numbers = _of_runs(kernel, name, subset, entry)
         else:
             numbers = compute_metric(kernel, subset, entry, argument)
+            if part == "all" and isinstance(kernel, OfProblem):
+                _require_problems(group, metric, argument, subset, numbers["n_problems"], entry)
         if find_rule(subset) and not isinstance(kernel, OfAttempts | OfProblem):
             numbers |= {"low": None, "high": None}
         against = entry.gold_grades if isinstance(kernel, OfHuman) else None
         yield {**BLANK, **group._asdict(), "baseline": against, "metric": metric, "slice": part, **numbers}
+
+
+def _require_problems(group: Cell, metric: str, k: int, attempts: Rows, counted: int, entry: Scores) -> None:
+    """Raise TableError if too many problems have k attempts, but fewer than k with a verdict."""
+    tried = parts(attempts, lambda row: (row["problem"], row["seed"]))
+    enough = {rows[0]["problem"] for rows in tried if len(rows) >= k}
+    if len(enough) - counted > entry.max_unscored * len(enough):
+        raise TableError(
+            f"{metric} of {group.model} on {group.problems} ({group.sampling}): {len(enough) - counted:,} of {len(enough):,} problems "
+            f"have fewer than {k} attempts with a verdict and would be left out; expected at most {entry.max_unscored:.1%} "
+            "(`max-unscored`). Grade the unscored attempts, choose a smaller number, or raise the limit."
+        )
 
 
 BLANK = dict.fromkeys((
@@ -110,7 +126,7 @@ def compute_metric(kernel: Any, attempts: Rows, entry: Scores, argument: Any = N
         left_out = len(attempts) - n
     else:
         n = count(attempts, lambda row: is_scored(row) and row["problem"] in by_problem)
-        left_out = len(attempts) - count(attempts, is_scored)
+        left_out = len(attempts) - n  # also scored attempts at a problem with too few of them
     scale, rule = largest(kernel, attempts), find_rule(attempts)
     bounds = None if scale is None else (0, scale)
     if rule:
@@ -161,7 +177,9 @@ def _pool(kernel: OfPooled, attempts: Rows, entry: Scores, argument: Any) -> dic
             sums[row["problem"]][1] += 1
     sums_PD = np.array(list(sums.values())).reshape(-1, 2)
     ends_2D = intervals.ends_of_mean(None if kernel.scale is None else (0, kernel.scale), sums_PD)
-    return ratio(sums_PD, intervals.quotient, len(attempts), int(sums_PD[:, 1].sum()), entry, ends_2D)
+    numbers = ratio(sums_PD, intervals.quotient, len(attempts), int(sums_PD[:, 1].sum()), entry, ends_2D)
+    scored = count(attempts, is_scored)  # the metric may not apply to an attempt that is scored
+    return {**numbers, "unscored": 1 - scored / len(attempts) if attempts else 0.0}
 
 
 def ratio(
@@ -200,6 +218,8 @@ def _of_runs(kernel: OfRuns, name: str, attempts: Rows, entry: Scores) -> dict[s
 def _component_interval(name: str, attempts: Rows, entry: Scores) -> tuple[float | None, float | None]:
     """Return the percentile interval of a variance component; a problem drawn twice counts as two problems."""
     verdicts_P = [list(verdicts(rows)) for rows in parts(attempts, lambda row: row["problem"])]
+    if len(verdicts_P) < intervals.LEAST:
+        return None, None
     rng, values = np.random.default_rng(entry.seed), []
     for _ in range(min(COMPONENT_RESAMPLES, max(20, COMPONENT_ROWS // len(attempts)))):
         resample = (
@@ -213,7 +233,7 @@ def _component_interval(name: str, attempts: Rows, entry: Scores) -> tuple[float
     if not values:
         return None, None
     low, high = np.quantile(values, [tail, 1 - tail])
-    return float(low), float(high)
+    return (None, None) if math.isclose(low, high, abs_tol=1e-9) else (float(low), float(high))
 
 
 def _against_human(kernel: OfHuman, argument: Any, attempts: Rows, entry: Scores) -> dict[str, Any]:
@@ -225,6 +245,11 @@ def _against_human(kernel: OfHuman, argument: Any, attempts: Rows, entry: Scores
         raise TableError(
             f"{entry.gold_grades}: human grades are out of {', '.join(map(str, sorted(max_points)))}, the grader's out of "
             f"{both[0]['max_points']}; expected one scale. Compare decisions instead: balanced-accuracy, cohen-kappa."
+        )
+    if kernel.agreement in OUT_OF_SEVEN and max_points - {7}:
+        raise TableError(
+            f"{entry.gold_grades}: grades are out of {', '.join(map(str, sorted(max_points)))}; expected 7 points, whose buckets "
+            "`bucket-accuracy` compares. Use another metric of agreement."
         )
     agreement: Any = kernel.agreement
     if kernel.of == "pairs":

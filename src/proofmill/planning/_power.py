@@ -25,7 +25,7 @@ from proofmill.schema.entries.response_entries import Grades
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import GIVEN_RESPONSES
-from proofmill.schema.names import kind_of
+from proofmill.schema.names import kind_of, parse_seed
 
 ATTEMPTED = ("examples", "responses", "grpo")  # kinds whose `problems` are trained on
 
@@ -104,7 +104,8 @@ def _forecast_idle_groups(entry: Grpo, plan: Any) -> Iterator[str]:
 def _forecast_differences(entry: Scores, plan: Any) -> Iterator[str]:
     """Yield a sentence for each benchmark and number of attempts of a `scores` entry that compares models."""
     cases = set()
-    for name in entry.grades:
+    seeds = {parse_seed(plan.config.entries[plan.config.entries[name].responses].model) for name in entry.grades}
+    for name in entry.grades if len(seeds) < 2 else ():  # how far seeds differ is not known before the run
         grades = plan.config.entries[name]
         responses = plan.config.entries[grades.responses]
         scale = 7 if grades.grader == "human" else _scale(grades, plan)
@@ -116,9 +117,11 @@ def _forecast_differences(entry: Scores, plan: Any) -> Iterator[str]:
         if problems:
             variance, source = _variance(responses.problems, scale, plan)
             error = estimates.difference_error(variance, problems, responses.attempts)
+            found = estimates.detectable(error, problems, scale, entry.confidence)
+            shown = "no difference" if found is None else f"a difference of {found:.2f} of {scale} points"
             yield (
-                f"{problems:,} problems x {responses.attempts} attempts of {responses.problems}: a difference of "
-                f"{estimates.detectable(error, entry.confidence):.2f} of {scale} points is detected with 80 % power ({source})"
+                f"{problems:,} problems x {responses.attempts} attempts of {responses.problems}: {shown} is detected with 80 % "
+                f"power ({source})"
             )
 
 

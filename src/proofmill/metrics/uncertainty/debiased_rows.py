@@ -55,7 +55,7 @@ def compare(groups: Groups, metrics: Sequence, entry: Scores) -> Iterator[dict[s
             ):
                 continue
             kernel: Any = METRICS[name].apply
-            common = {row["problem"] for row in attempts} & {row["problem"] for row in others}
+            common = set.intersection(*({row["problem"] for row in _select_judged(r)} for r in (attempts, others)))
             both = [where(rows, lambda row: row["problem"] in common) for rows in (attempts, others)]  # noqa: B023
             one, other = (_debias(kernel, rows) for rows in both)
             if one is None or other is None:

@@ -41,6 +41,19 @@ def of_mean(
     return interval(sums_PD, quotient, ends_of_mean(bounds, sums_PD), confidence, resamples, seed)
 
 
+def at_most(values_P: np.ndarray, highest: float, confidence: float = 0.95, resamples: int = 10_000) -> float | None:
+    """Return the value that the mean is at most, with this confidence, of values between 0 and `highest`.
+
+    A whole problem at the top is added: for values of 0 and `highest` this is Clopper and Pearson's one-sided bound.
+    """
+    if len(values_P) == 0:
+        return None
+    sums_PD = np.column_stack([values_P, np.ones(len(values_P))])
+    ends_2D = np.array([(0.0, 1.0), (highest, 1.0)])
+    _, high_R = _with_others(sums_PD, quotient, ends_2D, resamples, 0, near=1.0)
+    return float(np.quantile(high_R, confidence))
+
+
 def of_mean_at_any_time(values_P: np.ndarray, bounds: Sequence[float] | None, confidence: float = 0.95) -> Ends:
     """Return the interval of the mean that holds at any number of problems, also if the values ended their drawing.
 
@@ -116,12 +129,20 @@ def test_mean(
 
 
 def _with_others(
-    sums_PD: np.ndarray, value: Callable[[np.ndarray], np.ndarray], ends_2D: np.ndarray, resamples: int, seed: int
+    sums_PD: np.ndarray,
+    value: Callable[[np.ndarray], np.ndarray],
+    ends_2D: np.ndarray,
+    resamples: int,
+    seed: int,
+    near: float = NEAR,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of the resamples for the lower and for the upper end, each with one more problem at both bounds."""
+    """Return the values of the resamples for the lower and for the upper end, each with one more problem at both bounds.
+
+    `near` is the weight of the problem at the end in question.
+    """
     totals_RD, weights_R1 = _resample(sums_PD, resamples, seed)
     rng = np.random.default_rng([seed, len(sums_PD)])
-    near_R1, far_R1 = (rng.standard_gamma(weight, size=(resamples, 1)) for weight in (NEAR, 1 - NEAR))
+    near_R1, far_R1 = (rng.standard_gamma(weight, size=(resamples, 1)) for weight in (near, 1 - near))
     scale_R1 = len(sums_PD) / (weights_R1 + near_R1 + far_R1)  # so that a resample has as many problems
     lowest_D, highest_D = ends_2D
     low_R = value((totals_RD + near_R1 * lowest_D + far_R1 * highest_D) * scale_R1)

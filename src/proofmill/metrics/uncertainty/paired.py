@@ -78,7 +78,7 @@ def _allow_for_others(
         below, above, least = test_mean(differences_P, reach or bound, confidence, *options)
         low, high, p = max(min(low, below), -bound), min(max(high, above), bound), max(p, least)
         # The quantile of an end and the share of resamples beyond 0 may disagree by one resample.
-        p = max(p, alpha) if low <= 0 <= high else min(p, float(np.nextafter(alpha, 0)))
+        p = max(p, alpha) if low <= 0 <= high else min(p, alpha * (1 - ROUNDING))
     return Test(low if np.isfinite(low) else None, high if np.isfinite(high) else None, p)
 
 
