@@ -16,7 +16,7 @@ SCRIPT = "envs/commit_subjects.py"
 LONGEST = 72
 LAST = 20  # commits that are checked if there is neither a branch nor a tag to begin with
 MORE = """
-    bump cache catch cite clarify deprecate derive detect disable document enable ensure exclude explain fold
+    bump cache catch cite claim clarify deprecate derive detect disable document enable ensure exclude explain fold
     fit introduce link multiply pair pin port prevent reformat regenerate reorder repair rephrase require reuse reword say shard share
     simplify
     speed spell state teach tell tighten time translate trim try tune unpin upgrade wrap
@@ -61,7 +61,7 @@ def verbs() -> set[str]:
 
 def faults(subject: str, known: set[str]) -> list[str]:
     """Return what is wrong with a subject, each with what to do."""
-    first = subject.split(" ", 1)[0]
+    first = subject.split(" ", 1)[0].rstrip(",")
     found = []
     if first.lower() not in known:
         found.append(
