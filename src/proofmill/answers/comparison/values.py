@@ -97,7 +97,8 @@ def _numbers(gold: Number, answer: Number) -> bool:
             raise Unclear("a percentage, or a share of 1")
         return True
     places = [number.places for number in (gold, answer) if number.places is not None]
-    if max(places, default=0) >= DOUBLE and abs(gold.value - answer.value) <= max(map(_tolerance, (gold, answer))):
+    doubles = [number for number in (gold, answer) if (number.places or 0) >= DOUBLE]
+    if doubles and abs(gold.value - answer.value) <= max(map(_tolerance, doubles)):
         return gold.percent == answer.percent
     if not places or min(places) < PLACES or gold.percent != answer.percent:
         return False
