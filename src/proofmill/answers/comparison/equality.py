@@ -11,7 +11,7 @@ from functools import partial
 
 from proofmill.answers.comparison import families, identities
 from proofmill.answers.comparison.relations import compare_relations, list_values
-from proofmill.answers.comparison.sets import compare_sets, find_cuts, match_members
+from proofmill.answers.comparison.sets import are_named_once, compare_sets, find_cuts, list_named, match_members
 from proofmill.answers.comparison.values import Unclear, equal_values, expression, rational
 from proofmill.answers.reading import formulas, units
 from proofmill.answers.reading.forms import (
@@ -357,24 +357,27 @@ def _several(gold: Form, answer: Form) -> bool:
         return False
     if "tuple" in kinds:
         return len(gold.members) == len(answer.members) and all(map(equal, gold.members, answer.members))
+    if are_named_once(gold, answer) or are_named_once(answer, gold):
+        if len(gold.members) == len(answer.members) and all(map(equal, gold.members, answer.members)):
+            return True
+        if match_members(gold.members, answer.members, equal):
+            raise Unclear("the order of the named values")
+        return False
     return match_members(gold.members, answer.members, equal)
 
 
 def _in_order(one: Several, other: Several) -> Several:
     """Return named values, `y=3, x=2`, as a tuple in the order of their names, if the other ones have no names."""
-
-    def has_names(form: Several) -> bool:
-        return all(isinstance(m, Relation) and m.signs == ("=",) and m.name is not None for m in form.members)
-
-    if one.kind == "set" or other.kind != "tuple" or not has_names(one) or has_names(other):
+    named = list_named(one)
+    names = [name for name, _ in named]
+    if one.kind == "set" or other.kind != "tuple" or not all(names) or all(name for name, _ in list_named(other)):
         return one
-    names = [member.name or "" for member in one.members if isinstance(member, Relation)]
     if len({*names}) < len(names):
         return one
     order = sorted(names)
     if order != names and not ({*names} <= {*"xyzw"} or {*names} <= {*"abcde"}):
         raise Unclear("the order of the named values")
-    values = {member.name: member.sides[-1] for member in one.members if isinstance(member, Relation)}
+    values = dict(named)
     return Several("tuple", tuple(values[name] for name in order))
 
 

@@ -7,7 +7,17 @@ from typing import Any
 from proofmill.answers.comparison.families import Equal
 from proofmill.answers.comparison.real_sets import TURNED, cuts_of, variable
 from proofmill.answers.comparison.values import Unclear, value
-from proofmill.answers.reading.forms import Form, Formula, Interval, NamedSet, Number, Operation, Relation, Several
+from proofmill.answers.reading.forms import (
+    Form,
+    Formula,
+    Interval,
+    Labeled,
+    NamedSet,
+    Number,
+    Operation,
+    Relation,
+    Several,
+)
 from proofmill.answers.reading.words import LETTERS
 
 WRITTEN_OUT = 1000  # most whole numbers within bounds that are compared one by one
@@ -95,10 +105,33 @@ def match_members(gold: Sequence[Form], answer: Sequence[Form], equal: Equal) ->
     """Return whether two lists have the same members, in any order. An answer may repeat members of the gold answer."""
     rest, kinds = list(answer), list(gold)
     for member in kinds:
-        place = next((n for n, other in enumerate(rest) if equal(member, other)), None)
+        places = sorted(range(len(rest)), key=lambda n: rest[n] != member)  # the same form first: others may be unclear
+        place = next((n for n in places if equal(member, rest[n])), None)
         if place is None:
             return False
         del rest[place]
     if rest and any(equal(a, b) for n, a in enumerate(kinds) for b in kinds[n + 1 :]):
         return False
     return all(any(equal(member, other) for member in kinds) for other in rest)
+
+
+def list_named(several: Several) -> list[tuple[str, Form]]:
+    """Return name and value of each member, such as `x` and 3 of `x=3`, B and 3 of `(B) 3`; "" for one without a name."""
+    named: list[tuple[str, Form]] = []
+    for one in several.members:
+        if isinstance(one, Labeled):
+            named.append((one.label, one.value))
+        elif isinstance(one, Relation) and one.signs == ("=",):
+            named.append((one.name or "", one.sides[-1]))
+        else:
+            named.append(("", one))
+    return named
+
+
+def are_named_once(one: Several, other: Several) -> bool:
+    """Return whether each value of one list has a name of its own, and no value of the other one has a name.
+
+    Names that differ in their indices only, `x_1=2, x_2=3`, are those of one unknown.
+    """
+    names = [name.partition("_")[0] for name, _ in list_named(one)]
+    return all(names) and len({*names}) == len(names) and not any(name for name, _ in list_named(other))

@@ -41,6 +41,10 @@ _CHOICE = re.compile(
 _NO_VALUE = re.compile(  # what joins a label to something else, or speaks about it
     rf"[-+*/=^_,;&|<>(]|\\(?:cdot|times|cap|cup|wedge|vee|pm|ne|in)(?![a-z])|(?:{_STYLE}\{{)?\s*(?:or|and|nor|but|is|are|not|isn't)\b"
 )
+_LABEL = re.compile(rf"(?:{_STYLE}\{{[,;\s]*(?:and)?\s*)?\(([A-Ja-j]|[1-9]|[iv]+)\)\}}?")
+_LABELS = ("123456789", ("i", "ii", "iii", "iv", "v"))
+_AFTER_PART = re.compile(rf"(?:\s|[,;]|\\quad|(?<![A-Za-z])and|{_STYLE}\{{[,;\s]*(?:and)?\s*\}})+$")
+_FURTHER_LABEL = re.compile(r"[,;]\s*\(?[A-J][.:)]")
 _DEGREES = re.compile(r"\^\{?\\(?:circ|degree)\}?|\\degree|°")
 _MINUTES = re.compile(r"([0-9]+)\^\{?\\circ\}? ?([0-9]{1,2})'(?: ?([0-9]{1,2})(?:''|\"))?")
 _SCALE = re.compile(rf"(?<=circ)\}}? ?(?:{_STYLE}\{{)? ?([CF]) ?\}}?$")
@@ -143,6 +147,21 @@ def _words(text: str, read: structures.Read) -> Form | None:
     return Words(plain) if _WORD.fullmatch(plain) else None
 
 
+def _read_parts(text: str, read: structures.Read) -> Form | None:
+    """Parse the labeled answers of several parts, `(a) 3 (b) 5`. The labels 1 and i are those of the part A."""
+    head, *found = _LABEL.split(text)
+    labels, values = "".join(found[::2]).upper(), [_AFTER_PART.sub("", value) for value in found[1::2]]
+    if any(found[::2] == [*row[: len(values)]] for row in _LABELS):
+        labels = "ABCDEFGHI"[: len(values)]
+    if head or len(values) < 2 or not len({*labels} & {*"ABCDEFGHIJ"}) == len(labels) == len(values):
+        return None
+    if any(_NO_VALUE.match(value) or value.endswith(tuple("+-*/^=(")) for value in values):
+        return None  # `(a)x+(b)y` is a sum
+    forms = [read(value) for value in values]
+    parts = [Labeled(label, form) for label, form in zip(labels, forms, strict=True) if form is not None]
+    return Several("list", tuple(parts)) if len(parts) == len(values) else None
+
+
 def _choice(text: str, read: structures.Read) -> Form | None:
     """Parse `(B)`, `B.` and `\\textbf{(B)} 12`. A bare letter is a formula, and equals a choice with this label."""
     match = _CHOICE.fullmatch(text)
@@ -151,7 +170,7 @@ def _choice(text: str, read: structures.Read) -> Form | None:
     rest = match[2].strip()
     if not rest:
         return Formula(match[1])
-    if _NO_VALUE.match(rest):
+    if _NO_VALUE.match(rest) or _FURTHER_LABEL.search(rest):
         return None
     value = read(rest)
     return Labeled(match[1], value) if value is not None else None
@@ -297,6 +316,7 @@ _READERS: tuple[Callable[[str, structures.Read], Form | None], ...] = (
     _parse_styled,
     _clock,
     _words,
+    _read_parts,
     _choice,
     _in_base,
     structures.read_rows,
