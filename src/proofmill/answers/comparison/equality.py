@@ -10,9 +10,10 @@ from fractions import Fraction
 from functools import partial
 
 from proofmill.answers.comparison import families, identities
+from proofmill.answers.comparison.quantities import compare_quantities
 from proofmill.answers.comparison.relations import compare_relations, list_values
 from proofmill.answers.comparison.sets import are_named_once, compare_sets, find_cuts, list_named, match_members
-from proofmill.answers.comparison.values import Unclear, equal_values, expression, rational
+from proofmill.answers.comparison.values import Unclear, equal_values, expression
 from proofmill.answers.reading import formulas, units
 from proofmill.answers.reading.forms import (
     Clock,
@@ -168,41 +169,6 @@ def _plain(words: str) -> list[str]:
         for word in words.replace(",", " ").split()
         if word not in ("the", "a", "an", "is", "are", "on", "it")
     ]
-
-
-def _quantities(gold: Form, answer: Form) -> bool:
-    if isinstance(gold, Quantity) and isinstance(answer, Quantity):
-        for degrees, radians in ((gold, answer), (answer, gold)):
-            if degrees.unit == "degree" and radians.unit in ("rad", "radian"):
-                return _in_radians(degrees, radians)
-        factor = units.factor(answer.unit, gold.unit)
-        if factor is None:
-            return False
-        if factor == 1:
-            return equal(gold.value, answer.value)
-        return identities.same(expression(gold.value), expression(answer.value) * rational(factor))
-    quantity, other = (gold, answer) if isinstance(gold, Quantity) else (answer, gold)
-    assert isinstance(quantity, Quantity), "one of them is"
-    if isinstance(other, Formula) and (bare := re.fullmatch(r"([0-9.]+) ([mghsLl](?:\^\{?[23]\}?)?)", other.latex)):
-        return _quantities(quantity, Quantity(readings(bare[1])[0], str(units.canonical(bare[2])), known=True))
-    if isinstance(other, Several | Interval | Operation | Words | InBase | Clock | CongruenceAnswer):
-        return False
-    if isinstance(other, Formula) and re.match(r"[0-9.]+ [A-Za-z]", other.latex):
-        raise Unclear("letters that may be a unit")
-    if equal(quantity.value, other):
-        return True
-    part = {"%": Fraction(1, 100)}.get(quantity.unit)
-    if part is not None:
-        return identities.same(expression(quantity.value) * rational(part), expression(other))
-    if quantity.unit == "degree":
-        return _in_radians(quantity, other)
-    return False
-
-
-def _in_radians(degrees: Quantity, radians: Form) -> bool:
-    import sympy
-
-    return identities.same(expression(degrees.value) * sympy.pi / 180, expression(radians))
 
 
 def _congruences(gold: Form, answer: Form) -> bool:
@@ -385,7 +351,7 @@ _COMPARED = (
     (Family, partial(families.compare_families, equal=equal)),
     (Labeled, _compare_label),
     (Qualified, _compare_qualified),
-    (Quantity, _quantities),
+    (Quantity, partial(compare_quantities, equal=equal)),
     (CongruenceAnswer, _congruences),
     (InBase, _bases),
     (Clock, _clocks),

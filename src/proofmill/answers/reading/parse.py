@@ -271,6 +271,8 @@ def _parse_measured(text: str, read: structures.Read) -> Form | None:
     unknown = not units.is_known(units.canonical(tail) or "") and not _WORD.match(tail)
     if match.re is _BARE_TAIL and unknown and (not match[2] or "^" in tail):
         return None  # `2ab` and `2 mv^2` are products
+    if _UPRIGHT.fullmatch(tail) or match[1].rstrip()[-1] in "+-*/^=":
+        return None  # `2\mathrm{e}^2` is a product, and `2+\mathrm{i}` a sum
     value = read(re.sub(r"(?:\\?[,;: ])+$", "", match[1]))
     if value is None or not tail or _BASIS.search(text):
         return value if not tail else None
@@ -287,6 +289,7 @@ def _parse_measured(text: str, read: structures.Read) -> Form | None:
     return Quantity(value, unit, units.is_known(unit))
 
 
+_UPRIGHT = re.compile(r"(?:(?:[abefijknoqruvwxyz](?![a-z])|\^\{?-?[0-9]\}?|/) ?)+")  # letters that are no unit
 _BASIS = re.compile(r"\\(?:mathbf|boldsymbol|bm)\{[ijk]\}")  # of vectors
 _PART = re.compile(rf"([0-9.]+) ?(?:{_STYLE}\{{)? ?([a-z]+) ?\}}?,? ?(?:and )?")
 

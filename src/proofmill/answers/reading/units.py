@@ -6,7 +6,7 @@ Factors are exact, by the SI brochure (9th edition) and the international yard a
 import re
 from fractions import Fraction
 
-# By dimension, each unit with its factor to the dimension's first unit.
+# By dimension, each unit with its factor to the dimension's first unit (of a power, to that power of the unit).
 _SCALES: dict[str, dict[str, Fraction | int | str]] = {
     "length": {
         "m": 1, "meter": 1, "metre": 1, "km": 1000, "kilometer": 1000, "kilometre": 1000, "dm": "1/10",
@@ -15,18 +15,26 @@ _SCALES: dict[str, dict[str, Fraction | int | str]] = {
         "foot": "381/1250", "feet": "381/1250", "yd": "1143/1250", "yard": "1143/1250", "mi": "201168/125",
         "mile": "201168/125",
     },
+    "length^2": {"ha": 10000, "acre": "4046.8564224"},
+    "length^3": {
+        "l": "1/1000", "liter": "1/1000", "litre": "1/1000", "ml": "1/1000000", "milliliter": "1/1000000",
+        "millilitre": "1/1000000", "gallon": "0.003785411784", "gal": "0.003785411784", "quart": "0.000946352946",
+        "pint": "0.000473176473",
+    },
     "time": {
-        "s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hr": 3600, "hour": 3600, "day": 86400,
+        "ms": "1/1000", "millisecond": "1/1000", "s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hr": 3600, "hour": 3600, "day": 86400,
         "week": 604800,
     },
     "mass": {
         "g": 1, "gram": 1, "gm": 1, "kg": 1000, "kilogram": 1000, "mg": "1/1000", "t": 1000000, "ton": 1000000,
         "lb": "45359237/100000", "pound": "45359237/100000", "oz": "45359237/1600000", "ounce": "45359237/1600000",
     },
-    "volume": {
-        "l": 1, "liter": 1, "litre": 1, "ml": "1/1000", "milliliter": "1/1000", "gallon": "473176473/125000000",
-        "gal": "473176473/125000000",
-    },
+    "energy": {"j": 1, "kj": 1000, "mj": "1/1000", "megaj": 1000000, "kwh": 3600000},
+    "power": {"w": 1, "kw": 1000, "mw": "1/1000", "megaw": 1000000},
+    "frequency": {"hz": 1, "khz": 1000, "mhz": 1000000},
+    "pressure": {"pa": 1, "kpa": 1000, "mpa": 1000000, "bar": 100000},
+    "force": {"n": 1}, "voltage": {"v": 1}, "current": {"a": 1}, "resistance": {"ohm": 1},
+    "calendar": {"month": 1, "year": 12, "yr": 12, "decade": 120, "century": 1200},
     "money": {"$": 1, "dollar": 1, "usd": 1, "cent": "1/100", "¢": "1/100"},
     "angle": {"degree": 1, "deg": 1, "°": 1},
 }  # fmt: skip
@@ -36,11 +44,9 @@ FACTORS: dict[str, tuple[str, Fraction]] = {
 # Units without conversion factors.
 _FURTHER = frozenset(
     (
-        "mph", "kmh", "kmph", "km/h", "m/s", "ft/s", "knot", "rpm", "hz", "khz", "mhz", "n", "newton", "j",
-        "joule", "kj", "w", "watt", "kw", "kwh", "v", "volt", "a", "ampere", "ohm", "pa", "kpa", "bar", "k",
-        "kelvin", "celsius", "fahrenheit", "mol", "rad", "radian", "acre", "hectare", "ha", "euro", "eur",
-        "pound", "sterling", "rupee", "rs", "yen", "yuan", "franc", "peso", "month", "year", "yr", "decade",
-        "century", "unit", "square-unit", "cubic-unit",
+        "mph", "kmh", "kmph", "km/h", "m/s", "ft/s", "knot", "rpm", "k", "celsius", "fahrenheit", "mol", "rad",
+        "radian", "euro", "eur", "pound", "sterling", "rupee", "rs", "yen", "yuan", "franc", "peso", "megag",
+        "megam", "megal", "megas", "megat", "megan", "megav", "megaa", "unit", "square-unit", "cubic-unit",
     )
 )  # fmt: skip
 MULTIPLIERS = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
@@ -57,6 +63,7 @@ MEANING = frozenset(
 )  # fmt: skip
 
 
+_MEGA = re.compile(r"\bM(?=[JWVNAL]\b|[gmst]\b)")  # `MJ` is not `mJ`
 _NAMES = {
     "newton": "n", "joule": "j", "watt": "w", "volt": "v", "ampere": "a", "kelvin": "k", "hectare": "ha",
 }  # fmt: skip
@@ -69,7 +76,15 @@ def singular(word: str) -> str:
 
 def canonical(unit: str) -> str | None:
     """Return a unit or counted noun in one spelling, `square cm` as `cm^2`; None if the words add meaning."""
-    text = unit.lower().replace("{", "").replace("}", "").replace("\\", " ").replace("-", " ").replace("²", "^2")
+    text = (
+        _MEGA.sub("mega", unit)
+        .lower()
+        .replace("{", "")
+        .replace("}", "")
+        .replace("\\", " ")
+        .replace("-", " ")
+        .replace("²", "^2")
+    )
     text = re.sub(r"\s*(?:\bper\b|/)\s*", "/", text.replace("³", "^3"))
     text = re.sub(r"\b(?:sq\.?|square|squared)\s+(\w+)", r"\1^2", text)
     text = re.sub(r"\b(?:cu\.?|cubic)\s+(\w+)", r"\1^3", text)
@@ -88,6 +103,15 @@ def is_known(unit: str) -> bool:
     """Return whether a canonical unit is a unit of measurement, not a counted noun."""
     names = re.findall(r"[a-z$°¢€£µ]+", unit)
     return bool(names) and all(name in FACTORS or name in _FURTHER for name in names)
+
+
+def are_apart(unit: str, other: str) -> bool:
+    """Return whether two units surely measure different things; False if the dimension of one is unknown."""
+    one, two = ([_scale(part) for part in _parts(each)] for each in (unit, other))
+    if None in one or None in two:
+        return False
+    dimensions = [[scale[0] for scale in some if scale] for some in (one, two)]
+    return dimensions[0] != dimensions[1] and {name for some in dimensions for name, _ in some} != {"time", "calendar"}
 
 
 def factor(unit: str, other: str) -> Fraction | None:
@@ -116,6 +140,7 @@ def _scale(unit: str) -> tuple[tuple[str, int], Fraction] | None:
     match = re.fullmatch(r"([a-z$°¢]+)(?:\^([23]))?", unit)
     if not match or match[1] not in FACTORS:
         return None
-    power = int(match[2] or 1)
     dimension, scale = FACTORS[match[1]]
-    return (dimension, power), scale**power
+    name, _, exponent = dimension.partition("^")
+    power = int(match[2] or 1)
+    return (name, int(exponent or 1) * power), scale**power
