@@ -126,6 +126,7 @@ def test_extract_of_several_boxes_takes_those_of_the_lowest_line(text, answer):
         ("She has 18.\n#### 18", "18"),
         ("#### 3\n#### 1,080,000", "1080000"),
         ("####-5 ", "-5"),
+        ("#### −5", "−5"),
         ("#### $1,200.50", "$1200.50"),
         ("#### 1,2", "1,2"),
         ("#### 18\r\n", "18"),
@@ -278,6 +279,25 @@ def test_what_a_text_says_its_answer_is(text, value):
 
 
 @pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Therefore x = -5", "-5"),
+        ("Therefore x = −5", "-5"),
+        ("Therefore x = –5", "-5"),
+        ("it is (−5)", "-5"),
+        (r"it is \frac{−1}{2}", r"\frac{-1}{2}"),
+        ("pages 3–5", "5"),
+        ("pages 3 –5", "5"),
+        ("x−5", "5"),
+        ("(x)−5", "5"),
+    ],
+)  # fmt: skip
+def test_last_value_keeps_its_minus_sign_in_any_spelling(text, value):
+    """A minus of Unicode, or a dash that is not between two numbers, is the sign of the last value."""
+    assert normal(extract(in_form(text, "flexible"))) == value
+
+
+@pytest.mark.parametrize(
     ("text", "letter"),
     [
         # In a box, however it is set, with or without the words of the option.
@@ -286,6 +306,9 @@ def test_what_a_text_says_its_answer_is(text, value):
         (r"\boxed{\textbf{(B)}}", "B"),
         (r"\boxed{\mathrm{C}}", "C"),
         (r"\boxed{b}", "B"),
+        (r"\boxed{a}", "A"),
+        (r"\boxed{A 12}", "A"),
+        (r"\boxed{a number}", None),
         (r"\boxed{I}", "I"),
         (r"\boxed{B. 12 m}", "B"),
         (r"\boxed{(B)\ 12}", "B"),
@@ -309,6 +332,11 @@ def test_what_a_text_says_its_answer_is(text, value):
         ("**Answer:** B", "B"),
         ("ANSWER: [D]", "D"),
         ("Answer: b", "B"),
+        ("Answer: a", "A"),
+        ("The answer is **a**.", "A"),
+        ("The answer is a\nnumber.", None),
+        ("Answer: A 12", "A"),
+        ("Answer: A 5-digit number", None),
         ("The answer is (c).", "C"),
         ("The correct answer is option (D).", "D"),
         ("The answer is B because 3 > 2.", "B"),
@@ -330,6 +358,7 @@ def test_what_a_text_says_its_answer_is(text, value):
         ("Answer: Paris", None),
         # As the last line.
         ("B", "B"),
+        ("a", "A"),
         ("So we get\n(B) 12 m", "B"),
         ("First A, then B is excluded.\nC is left", None),
         ("A good way is x", None),

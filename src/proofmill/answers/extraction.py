@@ -29,14 +29,14 @@ class _Box(NamedTuple):
 
 
 _SIGNS = re.compile(
-    r"""\\(?:boxed|fbox)(?![A-Za-z])\s*(?:(?P<opens>\{)|(?P<token>[-+]?[0-9]+(?:\.[0-9]+)?|[A-Za-z](?![A-Za-z])|\\[A-Za-z]+))
+    r"""\\(?:boxed|fbox)(?![A-Za-z])\s*(?:(?P<opens>\{)|(?P<token>[-+−]?[0-9]+(?:\.[0-9]+)?|[A-Za-z](?![A-Za-z])|\\[A-Za-z]+))
     |(?<![A-Za-z])(?:boxed|fbox)(?P<bare>\{)
     |\\.
     |(?P<brace>[{}])""",
     re.VERBOSE | re.DOTALL,
 )
 _FIRST = re.compile(r"(?<!\\)\\*+(?:boxed|fbox)")
-_HASHES = re.compile(r"(?:^|(?<=\s))\#{4}[ \t]*([-+]?\$?[0-9.,]*[0-9]%?)\.?[ \t\r]*$", re.MULTILINE)
+_HASHES = re.compile(r"(?:^|(?<=\s))\#{4}[ \t]*([-+−]?\$?[0-9.,]*[0-9]%?)\.?[ \t\r]*$", re.MULTILINE)
 _THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 
 
@@ -125,8 +125,8 @@ def _last_boxes(text: str, several: bool) -> list[str] | None:
 
 _LAST = re.compile(
     r"""(?<![\w.^_])(?<![\^_]\{)        # no exponent, index, part of a name or of a number
-    (?:(?<![)\]}!])-)?               # a sign, not the minus of a difference
-    (?:\\[dt]?frac\{-?[0-9]{1,300}\}\{[0-9]{1,300}\} | \\?\$?[0-9][0-9,]*+(?:\.[0-9]+)?(?:/[0-9]+)?)""",
+    (?:(?<![)\]}!])(?:[-−]|(?<![0-9]\s)–))?  # a sign, not the minus of a difference or the dash of a range
+    (?:\\[dt]?frac\{[-−]?[0-9]{1,300}\}\{[0-9]{1,300}\} | \\?\$?[0-9][0-9,]*+(?:\.[0-9]+)?(?:/[0-9]+)?)""",
     re.VERBOSE,
 )
 
@@ -155,9 +155,10 @@ _WRITTEN = re.compile(r"\\(?:text|math|bold)[a-z]*(?![a-z])|\\[()\[\]]|[*_$`{}~]
 _ANSWERED = re.compile(r"(?i)\banswer(?:\s+choice)?(?=\s*(?:is|:|=|would be|must be)|\W*$)")
 _LEAD = re.compile(r"(?i)(?:[\s:=]|(?:is|would be|must be|the|correct|answer|option|choice)\b)*")
 _CHOICE = re.compile(
-    r"[(\[]([A-Za-z])[)\]]|([A-Z])(?=[.):,;!]|\s*$|\s+(?:and|or|because|since)\b)|([b-hj-z])(?=[.)]?\s*$)|([B-HJ-Z])(?![\w'])"
+    r"[(\[]([A-Za-z])[)\]]|([A-Z])(?=[.):,;!]|\s*$|\s+(?:and|or|because|since)\b)|([a-z])(?=[.)]?\s*$)|([B-HJ-Z])(?![\w'])"
+    r"|([AI])(?=[^\w'][^A-Za-z]*$)"  # `A 12`, but not `A 5-digit number`
 )
-_ALSO = re.compile(r"[.)\s]*(?:,|/|&|and\b|or\b)\s*(?:[(\[][A-Za-z][)\]]|[A-Z](?![\w'])|[b-hj-z]\s*$)")
+_ALSO = re.compile(r"[.)\s]*(?:,|/|&|and\b|or\b)\s*(?:[(\[][A-Za-z][)\]]|[A-Z](?![\w'])|[a-z]\s*$)")
 
 
 def read_choice(text: str) -> str | None:
@@ -172,8 +173,10 @@ def read_choice(text: str) -> str | None:
     lines = [_WRITTEN.sub("", line).strip() for line in text.strip().split("\n")]
     for number in range(len(lines) - 1, -1, -1):
         if answered := list(_ANSWERED.finditer(lines[number])):
-            following = lines[number][answered[-1].end() :]
-            return _letter(following if _LEAD.sub("", following, count=1) else " ".join(lines[number + 1 :][:2]))
+            following, after = lines[number][answered[-1].end() :], " ".join(lines[number + 1 :][:2])
+            if after[:1].islower() and re.search(r"\b[ai]$", following):
+                return None  # a word of a sentence that continues on the next line
+            return _letter(following if _LEAD.sub("", following, count=1) else after)
     return _letter(lines[-1]) if re.fullmatch(r"\W*[A-Za-z]\W*|[(\[]?[A-Z][.):\]].*", lines[-1]) else None
 
 
