@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -345,3 +346,26 @@ def test_find_takes_any_text(texts):
         (a, str(b)) for a, one in enumerate(texts) for b, two in enumerate(texts) if normal(one) == normal(two) != ""
     }
     assert found == same
+
+
+@pytest.mark.parametrize("method", VERIFIED)
+@pytest.mark.parametrize(
+    ("benchmark", "statement"),
+    [
+        (
+            "Soit un entier pair supérieur à vingt; démontrer que chaque élément génère un idéal premier fermé.",
+            unicodedata.normalize(
+                "NFD", "Soit un entier pair supérieur à vingt; démontrer que chaque élément génère un idéal premier fermé."
+            ),
+        ),
+        (
+            "已知 函数 f(x)=x^2+3x+1, 求 最小 值. 设 a+b=7, 证明 ab<13; 并且 求 a-b.",
+            "已知 函数 f（x）＝x^2＋3x＋1，求 最小 值。设 a＋b＝7，证明 ab＜13；并且 求 a－b。",
+        ),
+    ],
+)  # fmt: skip
+def test_statement_in_another_form_of_unicode_is_found(benchmark, statement, method):
+    """Accents may be characters of their own, and signs may be full-width, on either side."""
+    for one, other in ((benchmark, statement), (statement, benchmark)):
+        (finding,) = found(one, f"Exercice. {other}" if method == "ngram" else other, method)
+        assert normal(finding.span) == normal(other)

@@ -32,7 +32,7 @@ from proofmill.decontamination._number_free import NumberFree
 from proofmill.decontamination._words import PlainWords
 from proofmill.decontamination.similarity import LEAST, MOVED, counts, jaccard, shingles
 from proofmill.schema.entries.problem_entries import EMBEDDING, JUDGE, METHODS
-from proofmill.text.statements import StatementToken, cache_tokens
+from proofmill.text.statements import StatementToken, cache_tokens, compose
 
 LOOKED_UP = tuple(method for method in METHODS if method not in (EMBEDDING, JUDGE))
 VERIFIED = LOOKED_UP[:3]  # on the tokens of both statements, of proposed pairs
@@ -68,7 +68,7 @@ class Index:
     def add(self, ids: Iterable[str], statements: Iterable[str]) -> None:
         for id, statement in zip(ids, statements, strict=True):
             self.ids.append(id)
-            self.statements.append(statement)
+            self.statements.append(compose(statement))
         self._proposals = self._plain = self._number_free = None
 
     def find(self, statements: Sequence[str]) -> Iterator[Finding]:
@@ -79,7 +79,8 @@ class Index:
             self._number_free = NumberFree(self.statements)
         if self._proposals is None and set(self.methods) & set(VERIFIED):
             self._proposals = Proposals(self.statements, self.words, self.similarity)
-        for first, texts in _chunks(statements):
+        for first, chunk in _chunks(statements):
+            texts = [*map(compose, chunk)]
             matches = list(self._plain.find(texts)) if self._plain else []
             matches += self._number_free.find(texts) if self._number_free else []
             if proposals := self._proposals:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from proofmill.text.seen_texts import hash64
-from proofmill.text.statements import StatementToken, cache_tokens, tokens
+from proofmill.text.statements import StatementToken, cache_tokens, compose, tokens
 
 # Words that do not identify a problem: those in at least 1 % of the 2,145 statements of HARP, MATH, AIME 2024,
 # IMO-ProofBench and IMO-AnswerBench, a few similar ones, and the words of well-known theorems.
@@ -168,6 +168,7 @@ class Overlap:
 
     def find(self, statement: str) -> SharedRun | None:
         """Return the longest run that counts, or None."""
+        statement = compose(statement)
         own = cache_tokens(statement)
         texts = [token.text for token in own]
         reach = [0] * (len(texts) + 1)  # by place, the number of consecutive known tokens from there

@@ -5,9 +5,11 @@ From: the normalization of n-gram decontamination in open-r1 (`scripts/decontami
 Differences from the original:
 1. Dollar signs, punctuation, spacing, fonts and bracket sizes are not tokens (in open-r1 `x,` differs from `x`).
 2. Fractions and exponents have one form; brackets stay, because 2^(n+1) and 2^n+1 are different numbers.
+3. Accents and full-width signs have one form in Unicode.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
@@ -62,6 +64,8 @@ _OTHER_SIGNS = {
     "…": "…", "∣": "|", "→": "→",
     "∘": "∘", "°": "∘", "′": "'", "ℝ": "r", "ℤ": "z", "ℕ": "n", "ℚ": "q", "∆": "△", "Δ": "△",
 }  # fmt: skip
+# Full-width signs, as between Chinese characters. A comma or full stop between two digits joins no number.
+_WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | dict.fromkeys(map(ord, "，。、"), ";")
 DRAWING = re.compile(r"\[asy\](?:(?!\[asy\]).)*?\[/asy\]", re.DOTALL | re.IGNORECASE)  # a program in Asymptote
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _GROUPING = frozenset(("^", "_", "√", "binom", "mod"))  # they take an argument
@@ -84,6 +88,11 @@ _TEXT_GROUP = re.compile(r"\\(?:text\w*|mbox|hbox)\s*\{[^{}]*\}")
 _SINGLE = re.compile(r"\{\s*(?:\\?[A-Za-z]+|[0-9]+)\s*\}")
 
 
+def compose(text: str) -> str:
+    """Return a text with a letter and its accents as one character. Places of tokens are those in this text."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
 def tokens(text: str) -> list[StatementToken]:
     """Return the tokens of a statement, the same for `$\\dfrac{a+b}2$` and `(a+b)/2`, and for `x^{12}` and `x^12`."""
     return list(_StatementReader(text).read())
@@ -93,7 +102,7 @@ class _StatementReader:
     """A single scan of a text. Braces around an argument of several tokens become brackets, all others are dropped."""
 
     def __init__(self, text: str):
-        self.text = text
+        self.text = text if text.isascii() else compose(text).translate(_WIDE)
         self.in_formula = False
         # For each open brace: the tokens added when it closes, and the arguments awaited outside it.
         self.braces: list[tuple[str, list[str]]] = []

@@ -38,7 +38,7 @@ GRADED = "graded-attempts"  # the source whose problems are attempts to be grade
 class Problems(Entry):
     """One row is a problem from a source or another table, kept, or dropped with the name of the filter."""
 
-    revision: ClassVar[int] = 4
+    revision: ClassVar[int] = 5
     cosmetic: ClassVar[tuple[str, ...]] = ("published_rows",)
     source: Annotated[str, Ref("problems", named="sources")] = doc("Source (listed below), or `problems/<name>`.")
     path: str | None = doc(
@@ -190,7 +190,7 @@ METHODS: tuple[str, ...] = get_args(Method)
 class Overlaps(Entry):
     """One row is a problem of one table that also occurs in another: both rows, the method, and the text they share."""
 
-    revision: ClassVar[int] = 3
+    revision: ClassVar[int] = 4
     problems: list[ProblemsRef] = doc("Tables whose kept rows are searched for.", min_length=1)
     against: list[ProblemsRef] = doc("Tables to search in, such as benchmarks. Dropped rows count too.", min_length=1)
     methods: list[Method] = doc(
