@@ -595,6 +595,28 @@ def test_problem_without_its_correct_option_has_no_answer(tmp_path):
         load(**CHOICES, path=written(tmp_path / "b.jsonl", {"Record ID": "r", "Question": "q"}))
 
 
+def test_empty_wrong_options_are_left_out(tmp_path):
+    """The other options keep their order, and their letters have no gap."""
+    (full,) = load(**CHOICES, path=written(tmp_path / "a.jsonl", GPQA))
+    (row,) = load(**CHOICES, path=written(tmp_path / "b.jsonl", {**GPQA, "Incorrect Answer 2": " "}))
+    listed = [[line[3:] for line in found["statement"].split("\n")[2:-2]] for found in (full, row)]
+    assert listed[1] == [option for option in listed[0] if option != "Argon"]
+    assert f"{row['answer']}. Iron" in row["statement"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"Incorrect Answer 2": "Iron "},
+        dict.fromkeys(("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")),
+    ],
+)
+def test_problem_in_which_no_letter_alone_is_correct_has_no_answer(tmp_path, options):
+    """A wrong option equal to the correct one would make a correct letter wrong; one option asks nothing."""
+    (row,) = load(**CHOICES, path=written(tmp_path / "a.jsonl", {**GPQA, **options}))
+    assert row["answer"] is None
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [("2025-02-15", "2025-02-15"), ("2024-08-17T00:00:00", "2024-08-17"), ("", None), (None, None)],

@@ -38,11 +38,14 @@ def asks(statement: str | None, solution: str | None = None, end_of_proof: bool 
 
 
 def build_choice(statement: str, options: Sequence[str], seed: int, id: str | None) -> tuple[str, str | None]:
-    """Return a statement with lettered options, and the letter of the first one; None if that is empty.
+    """Return a statement with lettered options, and the letter of the first one; None if no letter is correct.
 
-    The order is drawn from the seed and the problem's id, or its statement without one.
+    Wrong options that are empty are left out. No letter is correct if the first option is empty, alone, or equal to
+    another one. The order is drawn from the seed and the problem's id, or its statement without one.
     """
-    order = sorted(range(len(options)), key=lambda place: digest("choices", seed, id or statement, place))
+    places = [place for place, option in enumerate(options) if option or not place]
+    order = sorted(places, key=lambda place: digest("choices", seed, id or statement, place))
     lines = "\n".join(f"{letter}. {options[place]}" for letter, place in zip(ascii_uppercase, order, strict=False))
     asked = f"{statement.strip()}\n\n{lines}\n\nAnswer with the letter of the correct option."
-    return asked, ascii_uppercase[order.index(0)] if options[0] else None
+    is_clear = options[0] and len(places) > 1 and options[0] not in options[1:]
+    return asked, ascii_uppercase[order.index(0)] if is_clear else None

@@ -137,6 +137,8 @@ class Problems(Entry):
             if self.split not in SPLITS:
                 yield f"`split` is `{self.split}`; expected {context.among(self.split, SPLITS)}"
             yield from self._size_faults(known, context)
+        if twice := [column for column in self.choices if self.choices.count(column) > 1]:
+            yield f"`choices` names `{twice[0]}` twice; expected a column for each option. Remove one."
         if self.source == GRADED:
             yield from self._attempt_faults(context)
         if self.path and self.id and self.source != "inspect-task":  # the name of a task in a file
