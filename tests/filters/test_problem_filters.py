@@ -7,6 +7,7 @@ import pytest
 from proofmill.filters import problem_filters
 from proofmill.filters.problem_filters import FILTERS, ready, refusal
 from proofmill.filters.remembering_filters import Decontamination
+from proofmill.schema.errors import RecipeError
 from proofmill.text.question_types import asks
 
 OK = {
@@ -237,6 +238,20 @@ def test_filters_are_asked_in_order_and_the_first_names_the_row():
     row = {**ROW, "solution": None, "year": 1990}
     assert refusal(row, list(ready(["has-solution", {"year": [2000, None]}])))[0] == "has-solution"
     assert refusal(row, list(ready([{"year": [2000, None]}, "has-solution"])))[0] == "year"
+
+
+@pytest.mark.parametrize("outcome", [True, False, 1, ("so",), ("so", 1), ("a", "b", "c"), ["so"]])
+def test_filter_that_returns_no_evidence_is_named(outcome):
+    """A plugin that returns a truth value is named with what it returned and what is expected."""
+    with pytest.raises(
+        RecipeError, match=r"filter `mine` returned .* about problem `p1`; expected None to keep the row"
+    ):
+        refusal(ROW, [("mine", lambda row: outcome)])
+
+
+def test_evidence_with_half_a_surrogate_pair_fits_the_table():
+    """A character that UTF-8 cannot write is replaced."""
+    assert refusal(ROW, [("mine", lambda row: "so \ud800")]) == ("mine", "so ?", None)
 
 
 def test_filters_that_remember_start_empty_each_time():

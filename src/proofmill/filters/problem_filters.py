@@ -26,6 +26,7 @@ from proofmill.filters.remembering_filters import (
     shorten_line,
 )
 from proofmill.rewards import format_checks
+from proofmill.schema.errors import RecipeError, shorten
 from proofmill.schema.ids import digest
 from proofmill.schema.reasons import Reason
 from proofmill.schema.registry_items import Named, split, within
@@ -326,10 +327,18 @@ def _with_arguments(apply: Callable, arguments: tuple, row: Row) -> Any:
 
 
 def refusal(row: Row, filters: list[tuple[str, Callable]]) -> tuple[str, str, str | None] | None:
-    """Return name, evidence and matching row of the first filter that rejects the row; None if all keep it."""
+    """Return name, evidence and matching row of the first filter that rejects the row; None if all keep it.
+
+    Raises RecipeError if a filter returns neither None nor evidence.
+    """
     for name, apply in filters:
         outcome = apply(row)
         if outcome is not None:
-            evidence, matched = (outcome, None) if isinstance(outcome, str) else outcome
-            return name, evidence, matched
+            evidence, matched = outcome if isinstance(outcome, tuple) and len(outcome) == 2 else (outcome, None)
+            if not isinstance(evidence, str) or not isinstance(matched, str | None):
+                raise RecipeError(
+                    f"filter `{name}` returned {shorten(outcome)} about problem `{row['problem']}`; expected None to keep "
+                    "the row, or a text with the evidence against it. Fix the filter."
+                )
+            return name, evidence.encode("utf-8", "replace").decode(), matched  # half a surrogate pair fits no table
     return None
