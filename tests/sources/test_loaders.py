@@ -631,7 +631,7 @@ def test_date_of_a_row_is_its_day(tmp_path, value, expected):
     assert row["date"] == expected
 
 
-@pytest.mark.parametrize("value", ["15.2.2025", "2025", 7])
+@pytest.mark.parametrize("value", ["15.2.2025", "2025", 7, "2025-02-30", "2025-02-1", "2025-13-01T00:00"])
 def test_date_in_another_form_is_refused(tmp_path, value):
     """The message has the place and an example."""
     with pytest.raises(TableError, match=r"a\.jsonl:1: `when` is '?.*; expected a date such as 2025-02-15"):

@@ -24,9 +24,11 @@ FILES = {"type": "array", "items": {"type": "string"}}
 LIKE = "Another entry of this kind, whose fields this one copies and overrides."
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "number": {"type": "number"},
+    "share": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
     "count": {"type": "integer", "minimum": 1},
     "bounds": {"type": "array", "items": {"type": ["number", "null"]}, "minItems": 2, "maxItems": 2},
     "texts": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    "days": {"type": "array", "items": {"type": "string", "format": "date"}, "minItems": 2, "maxItems": 2},
 }
 
 

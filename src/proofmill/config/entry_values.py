@@ -45,8 +45,13 @@ def read_entry(where: str, cls: type, values: Any, mistakes: list[str]) -> Any:
     if not isinstance(values, Mapping):
         mistakes.append(f"{where}: found {values!r}; expected a mapping of fields.")
         return None
+    try:
+        given = _to_fields(values)
+    except RecipeError as error:
+        mistakes.append(f"{where}: {error}")
+        return None
     # `null` means the default, so that an overlay can remove a value.
-    return _read(where, cls, {key: value for key, value in _to_fields(values).items() if value is not None}, mistakes)
+    return _read(where, cls, {key: value for key, value in given.items() if value is not None}, mistakes)
 
 
 def _read(where: str, cls: type, values: dict, mistakes: list[str]) -> Any:
@@ -159,13 +164,20 @@ def _convert_inside(value: Any, depth: int = 4) -> Any:
 
 
 def _to_fields(values: Mapping) -> dict:
-    """Convert keys to fields: `max-tokens` becomes `max_tokens`. Keys that are names (in `mix`, `rewards`) stay."""
+    """Convert keys to fields: `max-tokens` becomes `max_tokens`. Keys that are names (in `mix`, `rewards`) stay.
+
+    Raises RecipeError for a field in two spellings.
+    """
 
     def inside(named: Mapping) -> dict:
         return {name: _to_fields(v) if isinstance(v, Mapping) else v for name, v in named.items()}
 
     own = dict.fromkeys(("price", "lora", "composite", "settings"), _to_fields)
     nested = {"sampling": inside, "preferences": inside, "published": inside, **own}
+    spelled: dict[str, Any] = {}
+    for key in values:
+        if (other := spelled.setdefault(str(key).replace("-", "_"), key)) is not key:
+            raise RecipeError(f"`{other}` and `{key}` are one field; expected one of them. Remove one.")
     plain = {str(key).replace("-", "_"): value for key, value in values.items()}
     for key in {*REMOVABLE} & {*plain}:
         if isinstance(plain[key], Mapping):

@@ -169,9 +169,11 @@ def _argument(named: Named | Reward) -> str:
         "none": "",
         "options": f"{options}; the first is the default",
         "number": "a number",
+        "share": "a number above 0, at most 1",
         "count": "a whole number",
         "bounds": "`[min, max]`; null: no limit",
         "texts": "a list of strings",
+        "days": "`[first, last]`, as `2025-02-15`",
     }[named.argument]
 
 

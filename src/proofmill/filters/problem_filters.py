@@ -187,7 +187,7 @@ def _not_after(row: Row, last: int) -> str | None:
 def _date(row: Row, days: list[str]) -> str | None:
     if not row["date"]:
         return "the date is unknown"
-    return None if days[0] <= row["date"] <= days[-1] else f"of {row['date']}, not {' to '.join(days)}"
+    return None if days[0] <= row["date"] <= days[1] else f"of {row['date']}, not {' to '.join(days)}"
 
 
 def _origin(row: Row, texts: list[str]) -> str | None:
@@ -271,11 +271,11 @@ FILTERS: dict[str, Named] = {
     "solution-steps": Named(_solution_steps, "lines of the solution without the last, `####` (GSM8K)", "bounds"),
     "year": Named(_year, "year of the contest or post; rows of unknown year are dropped", "bounds"),
     "not-after": Named(_not_after, "year of the contest or post; rows of unknown year are kept", "count"),
-    "dated": Named(_date, "published between these two days; rows of unknown date are dropped", "texts"),
+    "dated": Named(_date, "published between these two days; rows of unknown date are dropped", "days"),
     "origin": Named(_origin, "the origin contains one of these texts", "texts"),
     "level": Named(_level, "the level is one of these", "texts"),
     "not-duplicate": Named(NotDuplicate, "no earlier kept row has the same normalized statement"),
-    "not-near-duplicate": Named(NotNearDuplicate, "no earlier kept row has at least this Jaccard similarity", "number"),
+    "not-near-duplicate": Named(NotNearDuplicate, "no earlier kept row has at least this Jaccard similarity", "share"),
     "labeled": Named(_is_labeled, "the judge's labels are present and were parsed", needs="labels"),
     "complete": Named(
         _unless("incomplete", "statement or solution is partial"), "label `incomplete` is false", needs="labels"

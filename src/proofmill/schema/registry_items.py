@@ -5,9 +5,10 @@ In the configuration, an item is its name, `has-statement`, or its name with an 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any, Literal, get_args
 
-Argument = Literal["none", "number", "count", "bounds", "texts", "options"]
+Argument = Literal["none", "number", "share", "count", "bounds", "texts", "days", "options"]
 
 
 @dataclass(frozen=True)
@@ -34,18 +35,25 @@ class Named:
             "none": argument is None,
             "options": argument is None or self._has_options(argument),
             "number": _is_number(argument),
+            "share": _is_number(argument) and 0 < argument <= 1,
             "count": type(argument) is int and argument >= 1,
             "bounds": _is_bounds(argument),
             "texts": isinstance(argument, list) and bool(argument) and all(isinstance(t, str) and t for t in argument),
+            "days": isinstance(argument, list)
+            and len(argument) == 2
+            and all(map(is_day, argument))
+            and argument[0] <= argument[1],
         }[self.argument]
         options = ", ".join(f"{key}: {' / '.join(values)}" for key, values in self.options.items())
         shape = {
             "none": f"`{name}` alone, without an argument",
             "options": f"`{name}` or `{{{name}: {{{options}}}}}`",
             "number": f"`{{{name}: <number>}}`",
+            "share": f"`{{{name}: <above 0, at most 1>}}`",
             "count": f"`{{{name}: <1, 2, ...>}}`",
             "bounds": f"`{{{name}: [<min or null>, <max or null>]}}`",
             "texts": f"`{{{name}: [<text>, ...]}}`",
+            "days": f"""`{{{name}: ["<first day, as 2025-02-15>", "<last day>"]}}`""",
         }[self.argument]
         return None if right else f"`{name}` has the argument {argument!r}; expected {shape}. Write it in this form."
 
@@ -85,6 +93,14 @@ def within(value: float, bounds: list[float | None]) -> bool:
     """Return whether a value is within inclusive bounds; None is no bound."""
     low, high = bounds
     return (low is None or value >= low) and (high is None or value <= high)
+
+
+def is_day(value: Any) -> bool:
+    """Return whether a value is a day of the calendar, as a text such as `2025-02-15`."""
+    try:
+        return isinstance(value, str) and date.fromisoformat(value).isoformat() == value
+    except ValueError:
+        return False
 
 
 def _is_bounds(value: Any) -> bool:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from proofmill.schema.errors import TableError, list_names, short, shorten
+from proofmill.schema.registry_items import is_day
 from proofmill.text.suggestions import nearest
 
 # Spellings of a missing number in files without types; `Infinity` may be an answer.
@@ -98,7 +99,7 @@ def year(where: str, record: Mapping[str, Any], column: str) -> int | None:
 def day(where: str, record: Mapping[str, Any], column: str) -> str | None:
     """Return the day of a date or time; null and blank are None. Raises TableError for other values."""
     value = str(field(where, record, column) or "").strip()
-    if value and not re.match(r"\d{4}-\d\d-\d\d(?!\d)", value):
+    if value and not (is_day(value[:10]) and not value[10:11].isdigit()):
         raise TableError(f"{where}: `{column}` is {shorten(value)}; expected a date such as 2025-02-15.")
     return value[:10] or None
 
