@@ -337,6 +337,14 @@ def test_problems_of_a_mistaken_file_leave_no_table(mill, tmp_path):
     assert not made.table("problems/x").path.exists()
 
 
+def test_problems_of_which_where_selects_none_are_refused(mill, tmp_path):
+    """The message names `where`, not the path of a file that has rows."""
+    path = write(tmp_path / "p.jsonl", "Prove A.")
+    entry = {"source": "table", "path": path, "where": {"statement": ["prove a."]}}
+    with pytest.raises(TableError, match=r"problems/x: `where` selects no row of source `table`; .* letter case"):
+        mill({"problems/x": entry}).make("problems/x")
+
+
 def test_problems_with_an_own_id_twice_are_refused(mill, tmp_path):
     """A benchmark's ids must be distinct."""
     path = tmp_path / "f.csv"

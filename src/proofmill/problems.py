@@ -83,6 +83,11 @@ def _count(rows: Iterator[dict], entry: Problems, job: Job, counts: dict[str, in
         progress.add()
         yield row
     progress.close()
+    if not outcomes and entry.where:
+        raise TableError(
+            f"{job.name}: `where` selects no row of source `{entry.source}`; expected at least one. Check its values, "
+            "also their letter case."
+        )
     if not outcomes:
         raise TableError(
             f"{job.name}: source `{entry.source}` has no rows; expected at least one. Check `path` and `split`."

@@ -415,6 +415,15 @@ def test_rows_are_selected_before_they_are_read(tmp_path):
         load(source="table", path=path, where={"sort": ["b"]})
 
 
+def test_rows_are_selected_by_booleans(tmp_path):
+    """A boolean in a JSON file is no number, and a row without a value is not selected."""
+    rows = [{"statement": f"Problem {n}.", "hard": hard} for n, hard in enumerate((True, False, None, 1))]
+    path = written(tmp_path / "x.jsonl", *rows)
+    for value, place in ((True, 0), (False, 1)):
+        (row,) = load(source="table", path=path, where={"hard": [value]})
+        assert row["statement"] == f"Problem {place}."
+
+
 def test_contest_of_matharena_is_read_as_its_table_too(tmp_path):
     """Ids and year equal those of the contest's folder; a structured scheme becomes a text."""
     scheme = [{"title": "Idea", "points": 7, "desc": "the idea"}]

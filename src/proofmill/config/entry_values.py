@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 _NUMBERS = ("float_type", "float_parsing", "int_type", "int_parsing")
 _ALLOWED = re.compile(r"'([^']*)'")
 # Parts of pydantic's error locations that are types, not fields.
-_TYPE_PARTS = re.compile(r"^(str|dict\[.*|function-.*|Price|Guess|literal\[.*|constrained-.*|list\[.*)$")
+_TYPE_PARTS = re.compile(r"^(str|int|bool|float|dict\[.*|function-.*|Price|Guess|literal\[.*|constrained-.*|list\[.*)$")
 
 
 def entry_from(kind: str, values: Mapping) -> Any:

@@ -99,10 +99,12 @@ def select(rows: Iterator[Record], entry: Problems) -> Iterator[Record]:
 
 
 def _is_selected(where: str, record: Mapping[str, Any], wanted: Mapping[str, list]) -> bool:
-    return all(
-        record_fields.word(where, record, column) in [str(value) for value in values]
-        for column, values in wanted.items()
-    )
+    return all(_read_value(where, record, column) in [*map(str, values)] for column, values in wanted.items())
+
+
+def _read_value(where: str, record: Mapping[str, Any], column: str) -> str | None:
+    value = record_fields.field(where, record, column)
+    return str(value) if isinstance(value, bool) else record_fields.word(where, record, column)
 
 
 def hub(id: str, commit: str | None, config: str | None, split: str) -> Iterator[Record]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from proofmill.schema import registry_items
@@ -66,7 +67,7 @@ class Problems(Entry):
         "Minimum and maximum size by family, e.g. `{digits: [6, 7]}` (sources `arithmetic`, `small-tasks` and `small-proofs`). A size is the number of powers, digits, products, recurrence steps, or things to compare. Families not listed keep their default sizes.",
         {},
     )
-    where: dict[str, list[str | int]] = doc(
+    where: dict[str, Annotated[list[str | int | bool], Field(min_length=1)]] = doc(
         "Read only rows with one of these values, e.g. `{category: [open_qa]}`.", {}
     )
     every: Count = doc("Read every n-th row of the source, starting with the first.", 1)
