@@ -8,8 +8,8 @@ Differences from the parsers of these projects:
 1. An output that cannot be parsed, or a grade off the offered scale, is `grade = None` with the reason. It is never 0,
    and "10" is not 1.
 2. Several tags or boxes with different verdicts are no verdict: one of them may be hypothetical, or all of them the
-   choices of the prompt. An earlier one in quotation marks does not count, nor does text in the judge's reasoning, or in
-   a block that the judge repeats from its prompt. Of lines, the last verdict counts.
+   choices of the prompt. One in quotation marks or in a line of a Markdown quote does not count, nor does text in the
+   judge's reasoning, or in a block that the judge repeats from its prompt. Of lines, the last verdict counts.
 3. Tags cannot come from the texts that a judge was shown (prompts/escapes.py); boxes and plain words can. So these
    count only at the end of the output, because a judge may quote one and comment on it. "Not correct" is no verdict;
    the original parses its last word.
@@ -41,7 +41,8 @@ DECORATION = re.compile(
     re.I,
 )
 OF_POINTS = re.compile(r"\s*+(-?\d{1,9})(?:\.0*+)?+\s*+(?:(?:/|out\s++of\b)\s*+(\d{1,9})\s*+)?\.?\s*+", re.IGNORECASE)
-QUOTED = re.compile(r"(?:[\"'`“‘«]|^\s*>[^\n]*|\be\.g\.,?\s*|\bi\.e\.,?\s*)\Z", re.MULTILINE)
+QUOTED = re.compile(r"(?:[\"'`“‘«]|^\s*>[^\n]*)\Z", re.MULTILINE)
+EXAMPLE = re.compile(r"\b(?:e\.g|i\.e)\.,?\s*\Z")
 JUDGEMENT = re.compile(
     r"^[ \t#*_`-]*+(?:final\s++)?+judge?ment[\s*_`]*+:[\s*_`]*+(yes|no)[\s*_`.!]*+\Z", re.IGNORECASE | re.MULTILINE
 )
@@ -52,7 +53,7 @@ WORD = re.compile(
     re.IGNORECASE,
 )
 CHOICES = re.compile(r"\s*+(?:\d+\s*+(?:-|–|to)\s*+\d+|[A-Za-z.…_?]{1,10})\s*+")  # an echo of the prompt: `0-7`, `N`
-QUOTED_BOX = re.compile(r"[\"'`“‘]\s*\$?\\boxed\{(?:[^{}]|\{[^{}]*\})*\}")
+QUOTED_BOX = re.compile(r"^[ \t]*+>[^\n]*+|[\"'`“‘«]\s*\$?\\boxed\{(?:[^{}]|\{[^{}]*\})*\}", re.MULTILINE)
 UNFINISHED = re.compile(r"[\w,;(–—-]\Z")  # the end of a line within a sentence
 NUMBER = re.compile(r"-?(?:\d{1,9}(?:\.\d{1,9})?|\.\d{1,9})")
 HALF = re.compile(r"1/2|\\[dt]?frac(?:\{1\}\{2\}|12)")
@@ -134,12 +135,10 @@ def _points(text: str, full: int, tag: str = "points") -> int | None:
     tags = [found for found in block.finditer(OWN.split(text)[-1]) if found[2]]
     if not tags:
         tags = [found for found in block.finditer(text) if found[2]]
-    counted = [
-        found
-        for found in tags[:-1]
-        if not CHOICES.fullmatch(found[1])
-        and not QUOTED.search(found.string[max(0, found.start() - 200) : found.start()])
-    ] + tags[-1:]
+    said = [(found, found.string[max(0, found.start() - 200) : found.start()]) for found in tags]
+    said = [(found, before) for found, before in said if not QUOTED.search(before)]
+    counted = [found for found, before in said[:-1] if not CHOICES.fullmatch(found[1]) and not EXAMPLE.search(before)]
+    counted += [found for found, _ in said[-1:]]
     grades = {_number(opens.split(found[1])[-1], full) for found in counted}
     return grades.pop() if len(grades) == 1 else None
 
@@ -167,13 +166,14 @@ def _words(text: str, full: int) -> int | None:
     before = lines[-2].strip(" \t\r*_`") if len(lines) > 1 else ""
     if line is None or (line[1] is None and UNFINISHED.search(before) and not before.startswith("#")):
         return None
-    if (other := WORD.fullmatch(before)) and line[1] is None and other[2].lower() != line[2].lower():
+    above = next((shown for text in reversed(lines[:-1]) if (shown := text.strip(" \t\r*_`"))), "")
+    if (other := WORD.fullmatch(above)) and line[1] is None and other[2].lower() != line[2].lower():
         return None  # a list of the choices
     return WORDS[line[2].lower()]
 
 
 def _correct(text: str, full: int) -> int | None:
-    text = QUOTED_BOX.sub(" ", text)
+    text = QUOTED_BOX.sub(" quote ", text)
     words = {_plain_word(box) for box in extraction.find_boxes(text)} & {"correct", "incorrect"}
     word = _plain_word(extraction.closing_box(text) or "")
     return {"correct": 1, "incorrect": 0}.get(word) if len(words) == 1 else None
@@ -185,7 +185,7 @@ def _plain_word(box: str) -> str:
 
 def read_boxed_number(text: str, full: int = 1) -> float | None:
     """Return the number in the box that ends a text; None without one."""
-    text = QUOTED_BOX.sub(" ", text)
+    text = QUOTED_BOX.sub(" quote ", text)
     inside = extraction.closing_box(text) or ""
     box = re.sub(r"[$\s]", "", inside)
     if extraction.extract(text, several=False) != extraction.closing_box(text):
