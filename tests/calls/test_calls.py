@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from proofmill.calls.budget import Budget
+from proofmill.calls.batches.batch_log import Batch, BatchLog
+from proofmill.calls.budget import Budget, sum_costs
 from proofmill.calls.calls import Asker, Spent
 from proofmill.calls.journal import Journal
 from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests, build_request, split_reasoning
@@ -318,6 +319,22 @@ def test_killed_job_sets_nothing_aside(jobs):
     assert later(other).reserve(0.5)
     assert other.others() == (0.25, 0.0)
     assert not other.reserve(0.5)
+
+
+def test_batch_of_a_killed_job_keeps_its_dollars(jobs):
+    """The server continues it and charges it; another job does not wait for them. They are free once it is merged."""
+    one, other, kill = jobs
+    log, batch = BatchLog(one.journal.folder, "m"), Batch("d", frozenset("k"), None, 0.7)
+    log.add("intended", batch)
+    kill(0)
+    assert not other.reserve(0.5) and other.is_spent(0.5) and sum_costs(other.calls) == 0
+    again = Budget(1.0, other.calls, one.journal)
+    assert not again.reserve(0.5) and again.is_spent(0.5) and again.reserve(0.3)
+    log.add("merged", batch)
+    again.settle(0.3)
+    again.settle_batch(batch)
+    again.close()
+    assert later(other).reserve(0.5)
 
 
 def test_claim_of_a_killed_job_with_the_time_of_its_tail_is_not_believed(jobs):

@@ -15,8 +15,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from mill import Mill
+from proofmill.artifacts.maintenance.invalidation import invalidate
 from proofmill.calls import records
-from proofmill.engines.batches.batch_log import Batch, BatchLog
+from proofmill.calls.batches.batch_log import Batch, BatchLog
 from proofmill.planning.plan import RunPlan
 from proofmill.schema.errors import ServiceError, SettingError
 from served import good
@@ -146,8 +147,8 @@ def serving(server):
 def made(tmp_path, monkeypatch):
     """Return a function that makes the responses by a server's batches, with a budget, and returns the mill."""
 
-    def make(server, budget=None):
-        mill = Mill(tmp_path / "results", **ENTRIES)
+    def make(server, budget=None, **entries):
+        mill = Mill(tmp_path / "results", **{**ENTRIES, **entries})
         mill.config = (
             mill.config if budget is None else mill.config.__class__(**{**vars(mill.config), "budget": budget})
         )
@@ -155,7 +156,7 @@ def made(tmp_path, monkeypatch):
             monkeypatch.setenv("PROOFMILL_SOLVER_URL", url)
             monkeypatch.setenv("PROOFMILL_SOLVER_BATCH", "1")
             monkeypatch.setenv("PROOFMILL_BATCH_SECONDS", "0.02")
-            mill.make("problems/p", "responses/r")
+            mill.make("problems/p", *(entries or ["responses/r"]))
         return mill
 
     monkeypatch.setattr("proofmill.engines.batches.batch_engine.LOOK", 0.01)
@@ -287,6 +288,63 @@ def test_answers_to_requests_of_a_later_moment_are_kept(made, monkeypatch):
     mill = made(server)
     assert len(server.batches) == 1 and len(server.paid) == 24 and server.single == 0
     assert len(set(texts(mill))) == 24 and BatchLog(mill.table("responses/r").calls, "m").open() == []
+
+
+def test_invalidated_outputs_are_asked_for_again(made):
+    """A batch with the same requests as an earlier one is another batch, and costs again."""
+    server = BatchServer()
+    mill = made(server)
+    invalidate(mill.config, mill.table("responses/r"), everything=True)
+    mill = made(server)
+    assert len(server.batches) == 2 and len(server.paid) == 48
+    assert records.cost(mill.table("responses/r").calls) == pytest.approx(48 * (30 * 100 + 10 * 200) / 1e6 / 2)
+
+
+def test_failed_batches_are_not_merged_again(made):
+    """After two batches that failed and a server without credit, a rerun submits a new batch."""
+    server = BatchServer()
+    server.ends = lambda number: "failed" if number < 2 else "completed"
+    answer, broke = server.answer, {"error": {"message": "no credit", "code": "insufficient_quota"}}
+    server.answer = lambda method, path, *more: (429, broke) if "completions" in path else answer(method, path, *more)
+    with pytest.raises(SystemExit, match="refuses every call"):
+        made(server)
+    assert len(server.batches) == 2 and len(set(texts(made(server)))) == 24
+    assert len(server.batches) == 3 and server.single == 0
+
+
+EDITED = {**ENTRIES["responses/r"], "prompt": "solve-any"}
+
+
+@pytest.fixture
+def left(made):
+    """Return a server with a batch of 24 requests that a stopped job has left in progress."""
+    server = BatchServer(steps=10**9)
+    server.faults["look"] = [(404, {"error": {"message": "away"}})]
+    with pytest.raises(ServiceError):
+        made(server, budget=1.0)
+    return server
+
+
+def test_batch_that_no_request_needs_counts(made, left):
+    """After an edit, the cost of a batch is in the journal, and its outputs are used again when the edit is reverted."""
+    left.steps = 1
+    half = (30 * 100 + 10 * 200) / 1e6 / 2
+    mill = made(left, budget=1.0, **{"responses/r": EDITED})
+    assert len(left.batches) == 2 and records.cost(mill.table("responses/r").calls) == pytest.approx(48 * half)
+    mill = made(left, budget=1.0)
+    assert len(left.batches) == 2 and len(set(texts(mill))) == 24
+    assert mill.table("responses/r").stamp["cost"] == pytest.approx(24 * half)
+
+
+@pytest.mark.parametrize("name", ["responses/r", "responses/q"])
+def test_batch_of_a_stopped_job_keeps_its_part_of_the_budget(made, left, name):
+    """As long as no job has merged it, neither its own table's rerun nor another table can spend those dollars."""
+    with pytest.raises(SystemExit, match=r"the budget of \$0.25 is spent"):
+        made(left, budget=0.25, **{name: EDITED})
+    assert len(left.paid) == 24
+    left.steps = 1
+    made(left, budget=1.0, **{name: EDITED})  # there is room next to them
+    assert len(left.paid) == 48
 
 
 def test_budget_bounds_the_batches(made):

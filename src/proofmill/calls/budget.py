@@ -5,7 +5,8 @@ Before a job starts calls, it writes a file `claim` next to its journal: the cos
 calls in flight may cost. Then it reads the claims of all other jobs. Concurrent jobs thus never spend more together
 than the budget, and no job waits for a lock. A job raises its claim by a thousandth of the budget in advance, to write
 few files. A job that finds no room waits until others release reserved dollars, unless so much is spent that waiting
-cannot help. A killed job releases its reserved dollars, because its lock is released.
+cannot help. A killed job releases its reserved dollars, because its lock is released. A batch continues without its job,
+so its dollars stay reserved until a job merges it.
 """
 
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.calls import records
+from proofmill.calls.batches.batch_log import Batch, BatchLog
 from proofmill.runtime import locks
 from proofmill.schema.errors import JournalError
 
@@ -50,44 +52,58 @@ class Budget:
         self.dollars, self.calls, self.journal = dollars, calls, journal
         self.reserved = 0.0
         self.dearest: dict[str, float] = {}  # by model, once one of its calls was answered
-        self._claimed = journal.spent
+        self.batches = BatchLog(
+            journal.folder
+        ).read_reserved()  # of earlier runs, by digest, until this one merges them
+        self._claimed = self._fixed
         self._others, self._read = (0.0, 0.0), -float("inf")
-        if journal.spent:
-            self._claim(journal.spent)
+        if self._fixed:
+            self._claim(self._fixed)
+
+    @property
+    def _fixed(self) -> float:
+        """The dollars of this job that waiting for its own calls does not release."""
+        return self.journal.spent + sum(self.batches.values())
 
     def reserve(self, dollars: float) -> bool:
         """Reserve the most that a call may cost. Return False if the budget has no room for it now."""
         if self.dollars is None or not dollars:
             return True
-        needed = self.journal.spent + self.reserved + dollars
+        needed = self._fixed + self.reserved + dollars
         if needed > self._claimed:
             self._claim(needed + self.dollars / STEPS)
             if sum(self.others(fresh=True)) + self._claimed > self.dollars:
                 self._claim(needed)  # without the step in advance
         if sum(self.others()) + needed > self.dollars:
-            self._claim(self.journal.spent + self.reserved)
+            self._claim(self._fixed + self.reserved)
             return False
         self.reserved += dollars
         return True
 
     def is_spent(self, dollars: float) -> bool:
         """Return whether the budget has no room for a call even if other jobs spend nothing more."""
-        return self.dollars is not None and self.others()[0] + self.journal.spent + dollars > self.dollars
+        return self.dollars is not None and self.others()[0] + self._fixed + dollars > self.dollars
 
     def settle(self, dollars: float) -> None:
         """Release the dollars that were reserved for a call that has ended."""
         self.reserved = max(0.0, self.reserved - dollars)
 
+    def settle_batch(self, batch: Batch) -> None:
+        """Release the dollars that this run or an earlier one reserved for a batch that is merged now."""
+        if self.batches.pop(batch.digest, None) is None:
+            self.settle(batch.reserved)
+
     def close(self) -> None:
-        """Lower the claim to the cost of the journal."""
-        if self.journal.spent:
-            self._claim(self.journal.spent)
+        """Lower the claim to the cost of the journal, and of the batches that the servers still have."""
+        self.batches = BatchLog(self.journal.folder).read_reserved()
+        if self._fixed:
+            self._claim(self._fixed)
 
     def others(self, fresh: bool = False) -> tuple[float, float]:
-        """Return the dollars that all other journals have cost, and the dollars that their jobs have reserved."""
+        """Return what all other journals have cost, with the batches of stopped jobs, and what running jobs have reserved."""
         if fresh or time.monotonic() - self._read > REFRESH_SECONDS:
             claims = [_claim(folder) for folder in records.journals(self.calls) if folder != self.journal.folder]
-            self._others = sum(spent for spent, _ in claims), sum(aside for _, aside in claims)
+            self._others = sum(spent + batches for spent, _, batches in claims), sum(aside for _, aside, _ in claims)
             self._read = time.monotonic()
         return self._others
 
@@ -121,10 +137,10 @@ def format_spent(calls: Path, dollars: float | None) -> str:
     return f"${sum_costs(calls):,.2f}" + (f" of ${dollars:,.2f}" if dollars is not None else "")
 
 
-def _claim(folder: Path) -> tuple[float, float]:
-    """Return the dollars that a journal has cost, and the dollars that its job has reserved.
+def _claim(folder: Path) -> tuple[float, float, float]:
+    """Return the dollars that a journal has cost, that its running job has reserved, and of a dead job's batches.
 
-    A dead job has reserved nothing. If a journal changed after its claim was written, its rows are summed.
+    If a journal changed after its claim was written, its rows are summed.
     """
     try:
         cost, aside = map(float, (folder / "claim").read_text().split())
@@ -134,11 +150,17 @@ def _claim(folder: Path) -> tuple[float, float]:
     except OSError as error:
         raise _broken(folder / "claim", error, "read") from error
     if locks.is_held(folder / "lock"):
-        return cost, aside
-    tail = folder / "calls.jsonl"
+        return cost, aside, 0.0
+    tail, batches = folder / "calls.jsonl", folder / "batches.jsonl"
     if tail.exists() and (tail_time := tail.stat().st_mtime_ns) >= claim_time:
-        return _cost(folder, tail_time), 0.0
-    return cost, 0.0
+        cost = _cost(folder, tail_time)
+    return cost, 0.0, _batches(folder, batches.stat().st_mtime_ns) if batches.exists() else 0.0
+
+
+@lru_cache(maxsize=1024)
+def _batches(folder: Path, log_time: int) -> float:
+    """Return the dollars of a dead job's batches, read once for each modification time of their log."""
+    return sum(BatchLog(folder).read_reserved().values())
 
 
 @lru_cache(maxsize=1024)

@@ -111,7 +111,8 @@ class Asking:
 
     def take(self, request: ModelRequest, answer: ModelOutput) -> None:
         """Record an output or a failure. Request a stop if the disk is full or too many calls have failed."""
-        self.journal.add(request, answer)
+        if request not in self.journal:  # a batch may have answered it before it was asked
+            self.journal.add(request, answer)
         self.progress.add(failed=answer.failed, tokens=answer.tokens, cost=answer.cost or 0)
         if answer.failed:
             self.failed.append((request.key, answer.reason, answer.detail[:200]))

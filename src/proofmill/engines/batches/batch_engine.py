@@ -4,9 +4,11 @@ PROOFMILL_<NAME>_BATCH=1 turns it on for api/<name>; PROOFMILL_BATCH_SECONDS is 
 protocol is OpenAI's: /files, /batches, a day at most, half the price (platform.openai.com/docs/guides/batch).
 
 A kill at any moment loses and repeats nothing:
-1. The batch is recorded (batch_log.py) before the server gets it, with a digest that the server stores as metadata.
+1. The batch is recorded (batch_log.py) before the server gets it, with a digest that the server stores as metadata. No
+   two batches have the same, even with the same requests.
 2. A rerun adopts the batches that are not merged, by their id; without one, by the digest in the server's list.
-3. Outputs are journaled one by one; a batch counts as merged after the last. Merging again adds nothing.
+3. Outputs are journaled one by one, also those that no row needs any more; a batch counts as merged after the last.
+   Merging again adds nothing.
 
 Differences from single calls (retries.py):
 1. What a batch failed, or did not answer twice because it expired or was cancelled, is called singly, at the full price.
@@ -17,6 +19,7 @@ Differences from single calls (retries.py):
 import asyncio
 import io
 import json
+import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -24,12 +27,12 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from proofmill.calls.batches.batch_log import Batch, BatchLog, Shape
 from proofmill.calls.calls import Asking
 from proofmill.calls.model_requests import PATHS, ModelOutput, ModelRequest
 from proofmill.calls.pacing import backoff
 from proofmill.calls.runner import Feed
 from proofmill.engines import replies
-from proofmill.engines.batches.batch_log import Batch, BatchLog
 from proofmill.engines.remote import ApiEngine, Endpoint
 from proofmill.engines.retries import RequestQueue
 from proofmill.engines.transport import LIMIT
@@ -129,11 +132,14 @@ class BatchRun:
 
     async def hold(self) -> None:
         """Submit, poll and merge until no request is left, or the run stops."""
+        self._take_more()
+        for batch in [batch for batch in self.open if not batch.keys & self.waiting.keys()]:
+            await self._merge_unneeded(batch)
         while not self.asking.stop.why:
-            self.waiting |= {request.key: request for request in islice(self.requests, MOST)}
+            self._take_more()
             if not self.waiting:
                 if self.feed is None or not self.feed.open:
-                    return
+                    break
                 await asyncio.sleep(LOOK)  # other models may still lead to requests
                 continue
             while (fresh := self._find_uncovered()) and await self._submit(fresh):
@@ -143,8 +149,16 @@ class BatchRun:
                 await self._finish(batch)
             if not needed:  # other jobs hold the budget
                 await asyncio.sleep(LOOK)
-        for batch in self.open:  # only after a stop
+        for batch in self.open:  # after a stop, or because no request needs them
             log(self.engine.name, f"batch {batch.id} continues at the server; a rerun merges it")
+
+    def _take_more(self) -> None:
+        """Take new requests. A batch may have answered some while they were queued."""
+        for request in islice(self.requests, MOST):
+            if request in self.asking.journal:
+                self.asking.take(request, self.asking.journal[request])
+            else:
+                self.waiting[request.key] = request
 
     def _find_uncovered(self) -> list[ModelRequest]:
         """Return the requests that are in no batch."""
@@ -153,7 +167,7 @@ class BatchRun:
 
     async def _submit(self, requests: list[ModelRequest]) -> bool:
         """Record and create a batch of the requests that fit. Return False if the budget has no room for one."""
-        lines, size, reserved = dict[str, bytes](), 0, 0.0
+        lines, shapes, size, reserved = dict[str, bytes](), dict[str, Shape](), 0, 0.0
         for request in requests[:MOST]:
             line, most = self.engine.line_of(request), self.asking.most(request)
             # The file of replies is read at once, and may be as long as the limits of its requests allow.
@@ -161,14 +175,16 @@ class BatchRun:
             if (lines and size > LIMIT) or not self.asking.reserve(most):
                 break
             lines[request.key], reserved = line, reserved + most
+            shapes[request.key] = request.size, request.max_tokens, request.logprobs
         if not lines:
-            if not self.open and self.asking.budget.is_spent(self.asking.most(requests[0])):
+            needed = any(batch.keys & self.waiting.keys() for batch in self.open)
+            if not needed and self.asking.budget.is_spent(self.asking.most(requests[0])):
                 self.asking.stop.ask(f"stopped because the budget of ${self.asking.budget.dollars:,.2f} is spent")
             return False
         content = b"".join(lines.values())
-        batch = Batch(
-            digest(content.decode(), len(self.open), sum(self.left.values())), frozenset(lines), None, reserved
-        )
+        # An earlier batch with the same requests was merged, or has failed: the server's record of it is not this one's.
+        name = digest(content.decode(), secrets.token_hex(16))
+        batch = Batch(name, frozenset(lines), None, reserved, shapes)
         self.log.add("intended", batch)
         self.open.append(batch)
         await self._create(batch, content)
@@ -191,9 +207,6 @@ class BatchRun:
         """Wait for a batch, merge its replies, and call singly what it failed."""
         if batch.id is None:
             await self._create(batch)
-        if not batch.reserved:  # of an earlier run, which this one pays for
-            batch.reserved = sum(self.asking.most(self.waiting[key]) for key in batch.keys & self.waiting.keys())
-            batch.reserved *= self.asking.reserve(batch.reserved)
         shown = ""
         while (record := await self._call(lambda: self.engine.look(batch))).status not in ENDED:
             counts = record.request_counts
@@ -207,19 +220,37 @@ class BatchRun:
                 await asyncio.sleep(min(LOOK, self.engine.seconds))
         await self._merge(batch, record)
 
+    async def _merge_unneeded(self, batch: Batch) -> None:
+        """Merge a batch of an earlier run that no request needs now, if it has ended: its cost counts."""
+        try:
+            if batch.id is None:
+                batch.id = await self._call(lambda: self.engine.find(batch))
+            if batch.id is None:  # the server never got it
+                self._end(batch)
+            elif (record := await self._call(lambda: self.engine.look(batch))).status in ENDED:
+                await self._merge(batch, record)
+        except ServiceError as error:
+            log(
+                self.engine.name,
+                f"batch {batch.id or batch.digest}, which no request needs now, is not merged: {error}",
+            )
+
     async def _merge(self, batch: Batch, record: Any) -> None:
         failed: list[ModelRequest] = []
-        later: set[str] = set()  # answered requests that this run has not made yet
+        read: set[str] = set()
         for line in await self._call(lambda: self.engine.lines(record)):
-            if (request := self.waiting.get(key := str(line.get("custom_id")))) is None:
-                later |= {key} & batch.keys - self.asking.journal.keys
+            if (key := str(line.get("custom_id"))) not in batch.keys - read:
+                continue
+            read.add(key)
+            needed = self.waiting.pop(key, None)
+            request = needed or batch.build_outline(key, self.engine.model)
+            if request in self.asking.journal:  # merged before a kill
                 continue
             output = self.engine.read_line(line, request)
-            del self.waiting[request.key]
             if output.cost is None and self.asking.limited:
                 output = replace(output, cost=self.asking.most(request))
             if output.failed:
-                failed.append(request)
+                failed += [needed] if needed else []
                 output = replace(output, detail=f"batch {batch.id}: {output.detail}")
                 known = self.asking.journal.failure_of(request) and self.asking.journal[request].detail
                 if output.cost and output.detail != known:  # not merged before a kill
@@ -227,14 +258,13 @@ class BatchRun:
                     self.asking.journal.add(request, output)
                 continue
             self.asking.learn(output.cost or 0.0)
-            self.asking.take(request, output)
+            if needed:
+                self.asking.take(request, output)
+            else:  # the row that asked for it is no more, or asks later
+                self.asking.journal.add(request, output)
         self.asking.journal.sync()
-        self.asking.budget.settle(batch.reserved)
+        self._end(batch)
         unanswered = batch.keys & self.waiting.keys()
-        batch.keys, batch.reserved = frozenset(later), 0.0
-        if not later:
-            self.log.add("merged", batch)
-            self.open.remove(batch)
         self.left.update(unanswered)
         failed += [self.waiting.pop(key) for key in sorted(unanswered) if self.left[key] >= TIMES]
         why = "; ".join(str(error.message) for error in (record.errors and record.errors.data) or ())
@@ -242,6 +272,12 @@ class BatchRun:
         log(self.engine.name, f"batch {batch.id} {record.status}{f' ({short(why)})' if why else ''}: merged{singly}")
         if failed:
             await RequestQueue(self.engine.singly, iter(failed), self.asking).hold()
+
+    def _end(self, batch: Batch) -> None:
+        """Record that the journal has all that a batch answered, and release what was reserved for it."""
+        self.log.add("merged", batch)
+        self.open.remove(batch)
+        self.asking.budget.settle_batch(batch)
 
     async def _call(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """Return the result of a call of the protocol. Raises ServiceError after TRIES failures, or a refusal."""
