@@ -18,6 +18,8 @@ from mill import Mill
 from proofmill.artifacts.maintenance.invalidation import invalidate
 from proofmill.calls import records
 from proofmill.calls.batches.batch_log import Batch, BatchLog
+from proofmill.calls.model_requests import ModelRequest
+from proofmill.engines.open_engine import open_api
 from proofmill.planning.plan import RunPlan
 from proofmill.schema.errors import ServiceError, SettingError
 from served import good
@@ -260,6 +262,74 @@ def test_unreadable_reply_of_a_batch_costs_its_maximum_with_a_budget(made):
     cost = records.cost(made(server, budget=10.0).table("responses/r").calls)
     half, full = (30 * 100 + 10 * 200) / 1e6 / 2, (10 * 100 + 2 * 200) / 1e6
     assert server.single == 1 and cost > 23 * half + full + 100 * 200 / 1e6 / 2
+
+
+def test_overlong_reply_of_a_batch_without_usage_costs_what_it_has(made):
+    """With a budget, a reply that is clearly longer than allowed costs a token for every two bytes, as for single calls."""
+    server, text = BatchServer(), "word salad " * 500
+    body = {**good(text), "usage": None}
+    server.edit = lambda number, lines: (
+        [{**line, "response": {"status_code": 200, "body": body}} for line in lines],
+        [],
+    )
+    cost = records.cost(made(server, budget=10.0).table("responses/r").calls)
+    assert cost > 24 * len(text) / 2 * 200 / 1e6 / 2
+
+
+def test_single_calls_of_what_a_batch_failed_stay_within_the_budget(made, tmp_path):
+    """They cost twice as much as in a batch, and so much is reserved for each."""
+    server = BatchServer()
+    server.edit = lambda number, lines: ([], [{**line, "response": None, "error": {"code": "x"}} for line in lines])
+    answer, used = server.answer, {"prompt_tokens": 30, "completion_tokens": 100}
+    server.answer = lambda method, path, *more: (
+        (200, {**good("word salad " * 8), "usage": used}) if "completions" in path else answer(method, path, *more)
+    )
+    with pytest.raises(SystemExit, match="the budget of"):
+        made(server, budget=0.015)
+    assert records.cost(tmp_path / "results/calls/responses/r") <= 0.015
+
+
+def test_trial_call_has_the_full_price(tmp_path, monkeypatch):
+    """`proofmill check` calls the model outside of a batch."""
+    api, costs = Mill(tmp_path / "results", **ENTRIES).config.declared["api/solver"], []
+    for batched in "01":
+        with serving(BatchServer()) as url:
+            monkeypatch.setenv("PROOFMILL_SOLVER_URL", url)
+            monkeypatch.setenv("PROOFMILL_SOLVER_BATCH", batched)
+            with open_api("api/solver", api) as engine:
+                costs.append(engine.try_out(ModelRequest("m", (("user", "Say yes."),)), 9.0)[1].cost)
+    assert costs[0] == costs[1] > 0
+
+
+def test_line_of_any_shape_fails_its_row_alone(made):
+    """A response that is a text, a status in quotes, an error without content, an item nested without end."""
+
+    def edit(number, lines):
+        odd = [{**lines[0], "response": "overloaded"}, {**lines[1], "response": [7]}]
+        quoted = {**lines[2], "response": {**lines[2]["response"], "status_code": "200"}}
+        empty = {**lines[3], "error": {"code": None, "message": None}}
+        return [*lines[4:], *odd, quoted, empty, b'{"custom_id": ' + b"[" * 200_000 + b"\n"], []
+
+    server = BatchServer()
+    server.edit = edit
+    assert texts(made(server)).count("singly") == 2 and server.single == 2
+
+
+def test_fields_that_a_server_refuses_are_left_out_of_the_next_batch(made):
+    """One neutral field after the other, at half the price; the table says which."""
+    server, refused = BatchServer(), ["presence_penalty", "frequency_penalty"]
+
+    def edit(number, lines):
+        asked = json.loads(server.files[server.batches[f"batch-{number}"]["input_file_id"]].splitlines()[0])["body"]
+        if named := [name for name in refused if name in asked][:1]:
+            body = {"error": {"message": f"Unsupported parameter: '{named[0]}' is not supported with this model."}}
+            return [], [{**line, "response": {"status_code": 400, "body": body}} for line in lines]
+        return lines, []
+
+    server.edit = edit
+    mill = made(server)
+    assert len(server.batches) == 3 and server.single == 0 and len(texts(mill)) == 24
+    assert any("does not accept" in notice for notice in mill.table("responses/r").stamp["notices"])
 
 
 @pytest.mark.parametrize("status", ["expired", "cancelled", "failed"])

@@ -67,31 +67,40 @@ class Fields:
         self, request: ModelRequest, call: Callable[[], Awaitable[ModelOutput | Failure]]
     ) -> ModelOutput | Failure:
         """Call, and repeat without each refused field, until there is an answer or another failure."""
-        sent = {"seed": request.row_seed, **request.sampling, **request.further}
-        sent |= {"logprobs": True} if request.logprobs else {}
+        sent = _settings_of(request)
         tried: set[str] = set()
         while True:
             left_out = frozenset(self.left_out)
             outcome = await call()
             if isinstance(outcome, ModelOutput):
-                self._report(left_out - self._known)
+                self.confirm(left_out)
             if isinstance(outcome, ModelOutput) or outcome.kind != "bad-request":
                 return outcome
-            named = [name for name in sent if _is_named(name, outcome.detail)]
-            new = {name for name in named if is_inert(name, sent[name])} - left_out
+            new = self.find_refused(request, outcome.detail) - left_out
             if not new:
                 self.left_out -= tried - self._known  # leaving them out did not help
-                return _with_advice(outcome, {name: sent[name] for name in named if not is_inert(name, sent[name])})
+                asked = {n: v for n, v in sent.items() if not is_inert(n, v) and _is_named(n, outcome.detail)}
+                return _with_advice(outcome, asked)
             tried |= new
             self.left_out |= new
 
-    def _report(self, new: frozenset[str]) -> None:
+    def find_refused(self, request: ModelRequest, message: str) -> set[str]:
+        """Return the fields that a refusal of the request names, and that change no distribution."""
+        return {n for n, v in _settings_of(request).items() if is_inert(n, v) and _is_named(n, message)}
+
+    def confirm(self, left_out: frozenset[str]) -> None:
         """Report fields without which a call was answered."""
-        if new:
+        if new := left_out - self._known:
             self._known |= new
             fields = ", ".join(f"`{name}`" for name in sorted(new))
             self.notices.append(f"{self.name} does not accept {fields}; its requests omit them")
             log(self.name, f"does not accept {fields}; further requests omit them")
+
+
+def _settings_of(request: ModelRequest) -> dict[str, Any]:
+    """Return the fields of a request that a server may refuse."""
+    settings = {"seed": request.row_seed, **request.sampling, **request.further}
+    return settings | ({"logprobs": True} if request.logprobs else {})
 
 
 def is_inert(name: str, value: Any) -> bool:

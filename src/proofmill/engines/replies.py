@@ -162,7 +162,7 @@ def read(raw: bytes, protocol: str, request: ModelRequest) -> ServerReply:
     """Parse the reply to a request. Raises UnreadableReply, or ErrorReply for an error that was sent as a success."""
     try:
         body = json.loads(raw)
-        if isinstance(body, dict) and _is_error(body.get("error")):
+        if isinstance(body, dict) and is_error(body.get("error")):
             raise _error(body["error"])
         return READERS[protocol](body, request)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
@@ -289,7 +289,7 @@ def _clean(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def _is_error(error: Any) -> bool:
+def is_error(error: Any) -> bool:
     """Return whether the field `error` is not empty; some servers send an empty one with every answer."""
     return any(error.values()) if isinstance(error, dict) else bool(error)
 

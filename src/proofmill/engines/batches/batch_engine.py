@@ -34,7 +34,7 @@ from proofmill.calls.pacing import backoff
 from proofmill.calls.runner import Feed
 from proofmill.engines import replies
 from proofmill.engines.remote import ApiEngine, Endpoint
-from proofmill.engines.retries import RequestQueue
+from proofmill.engines.retries import Failure, RequestQueue
 from proofmill.engines.transport import LIMIT
 from proofmill.runtime import environment
 from proofmill.runtime.progress import log
@@ -56,6 +56,7 @@ class BatchEngine(ApiEngine):
     def __init__(self, name: str, api: Any, endpoint: Endpoint, full_price: Any, runner: asyncio.Runner | None):
         super().__init__(name, api, endpoint, runner=runner)
         self.singly = ApiEngine(name, replace(api, price=full_price), endpoint, runner=self.runner)
+        self.singly.fields = self.fields  # what the server refuses in one way, it refuses in the other
         self.seconds = environment.seconds("PROOFMILL_BATCH_SECONDS", 30.0)
 
     def close(self) -> None:
@@ -66,6 +67,10 @@ class BatchEngine(ApiEngine):
         """Answer all requests; with a feed, until the feed is closed."""
         with self.limits, self.singly.limits:
             await BatchRun(self, requests, asking).hold()
+
+    def try_out(self, request: ModelRequest, seconds: float) -> tuple[list[dict[str, Any]], ModelOutput | Failure]:
+        """Ask once, outside of a batch, so at the full price."""
+        return self.singly.try_out(request, seconds)
 
     # ------------------------------------------------------------------------------------------------- the protocol
 
@@ -101,15 +106,15 @@ class BatchEngine(ApiEngine):
         for file in filter(None, (record.output_file_id, record.error_file_id)):
             content = (await self._client.files.content(file)).content
             for line in content.split(b"\n"):
-                with suppress(ValueError, TypeError):  # a torn line: its request is repeated
+                with suppress(ValueError, TypeError, RecursionError):  # a torn line: its request is repeated
                     found.append(dict(json.loads(line)))
         return found
 
     def read_line(self, line: dict[str, Any], request: ModelRequest) -> ModelOutput:
         """Return the output in a line of a batch; without one that counts, a failure with its cost, None if unknown."""
-        response = line.get("response") or {}
-        raw, status = json.dumps(response.get("body")).encode(), response.get("status_code")
-        if not line.get("error") and status == 200:
+        body, status = _reply_in(line)
+        raw = json.dumps(body).encode()
+        if not replies.is_error(line.get("error")) and status == 200:
             with suppress(replies.UnreadableReply, replies.ErrorReply):
                 output = self._answer(replies.read(raw, self.api.protocol, request), 0.0, 1)
                 if not output.failed and (output.reason != Reason.OK or output.text or output.reasoning):
@@ -117,6 +122,19 @@ class BatchEngine(ApiEngine):
         charge = self._charge(raw, request, 200 if status == 200 else 400)  # what a batch refused is free
         cost = None if charge["charged"] else charge["cost"]
         return ModelOutput("", StopReason.ERROR, Reason.PROVIDER, cost=cost, detail=f"no usable reply, status {status}")
+
+    def find_refused_fields(self, line: dict[str, Any], request: ModelRequest) -> set[str]:
+        """Return the fields that a batch's line was refused for, and that a request may omit."""
+        body, status = _reply_in(line)
+        return self.fields.find_refused(request, json.dumps(body)) if status in (400, 422) else set()
+
+
+def _reply_in(line: dict[str, Any]) -> tuple[Any, int | None]:
+    """Return the body and the status in a line of a batch, whatever a server wrote there."""
+    response = line.get("response")
+    response = response if isinstance(response, dict) else {}
+    status = str(response.get("status_code"))
+    return response.get("body"), int(status[:4]) if status.isdecimal() else None
 
 
 class BatchRun:
@@ -184,7 +202,7 @@ class BatchRun:
         content = b"".join(lines.values())
         # An earlier batch with the same requests was merged, or has failed: the server's record of it is not this one's.
         name = digest(content.decode(), secrets.token_hex(16))
-        batch = Batch(name, frozenset(lines), None, reserved, shapes)
+        batch = Batch(name, frozenset(lines), None, reserved, shapes, frozenset(self.engine.fields.left_out))
         self.log.add("intended", batch)
         self.open.append(batch)
         await self._create(batch, content)
@@ -238,6 +256,7 @@ class BatchRun:
     async def _merge(self, batch: Batch, record: Any) -> None:
         failed: list[ModelRequest] = []
         read: set[str] = set()
+        again: dict[str, ModelRequest] = {}  # without the fields that the server refused
         for line in await self._call(lambda: self.engine.lines(record)):
             if (key := str(line.get("custom_id"))) not in batch.keys - read:
                 continue
@@ -248,9 +267,13 @@ class BatchRun:
                 continue
             output = self.engine.read_line(line, request)
             if output.cost is None and self.asking.limited:
-                output = replace(output, cost=self.asking.most(request))
+                output = replace(output, cost=max(self.asking.most(request), self.engine.overrun(request, output)))
             if output.failed:
-                failed += [needed] if needed else []
+                if needed and (new := self.engine.find_refused_fields(line, needed) - batch.left_out):
+                    self.engine.fields.left_out |= new
+                    again[key] = needed
+                elif needed:
+                    failed.append(needed)
                 output = replace(output, detail=f"batch {batch.id}: {output.detail}")
                 known = self.asking.journal.failure_of(request) and self.asking.journal[request].detail
                 if output.cost and output.detail != known:  # not merged before a kill
@@ -258,6 +281,7 @@ class BatchRun:
                     self.asking.journal.add(request, output)
                 continue
             self.asking.learn(output.cost or 0.0)
+            self.engine.fields.confirm(batch.left_out)
             if needed:
                 self.asking.take(request, output)
             else:  # the row that asked for it is no more, or asks later
@@ -267,11 +291,21 @@ class BatchRun:
         unanswered = batch.keys & self.waiting.keys()
         self.left.update(unanswered)
         failed += [self.waiting.pop(key) for key in sorted(unanswered) if self.left[key] >= TIMES]
+        self.waiting |= again
         why = "; ".join(str(error.message) for error in (record.errors and record.errors.data) or ())
-        singly = f"; {len(failed):,} requests are called singly" if failed else ""
+        singly = f"; {len(again):,} requests are submitted again, without what was refused" if again else ""
+        singly += f"; {len(failed):,} requests are called singly" if failed else ""
         log(self.engine.name, f"batch {batch.id} {record.status}{f' ({short(why)})' if why else ''}: merged{singly}")
         if failed:
-            await RequestQueue(self.engine.singly, iter(failed), self.asking).hold()
+            await self._call_singly(failed)
+
+    async def _call_singly(self, requests: list[ModelRequest]) -> None:
+        """Call requests outside of a batch; the budget must have room for the full price."""
+        half, self.asking.price = self.asking.price, self.engine.singly.price
+        try:
+            await RequestQueue(self.engine.singly, iter(requests), self.asking).hold()
+        finally:
+            self.asking.price = half
 
     def _end(self, batch: Batch) -> None:
         """Record that the journal has all that a batch answered, and release what was reserved for it."""
