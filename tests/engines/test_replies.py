@@ -94,6 +94,28 @@ def test_implausible_usage_is_discarded(prompt, written):
     assert read(json.dumps({**good(prose), "usage": honest}).encode(), "chat", request).usage == (120, 0, 100, 0)
 
 
+@pytest.mark.parametrize(
+    ("counts", "written"),
+    [
+        ((40, 300, 200, 340), 300),  # OpenAI: reasoning is part of the output
+        ((40, 100, 200, 340), 300),  # xAI: it is counted separately
+        ((40, 300, 200, 540), 500),  # so, too, if it is shorter than the answer
+        ((40, 30, 0, 2070), 2030),  # it is in the total only
+        ((40, 30, 0, 70), 30),
+        ((40, 30, 0, None), 30),
+        ((40, 30, 0, "many"), 30),
+        ((40, 30, 0, 12), 30),
+        ((40, 30, 0, 10**9), 30),  # the total is implausible
+    ],
+)
+def test_reasoning_counts_wherever_a_server_reports_it(counts, written):
+    """All tokens that were written are output, and priced."""
+    prompt, output, thought, total = counts
+    usage = {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": total}
+    usage["completion_tokens_details"] = {"reasoning_tokens": thought}
+    assert answered("4", usage=usage).usage == (prompt, 0, written, thought)
+
+
 @pytest.mark.parametrize("text", ["=" * 8192, " " * 8192, "the same again. " * 500, "", "a", "ответ " * 300])
 def test_text_that_repeats_itself_needs_few_tokens(text):
     """A server may count a run of equal characters as few tokens, so the usage of a loop is accepted."""

@@ -9,7 +9,8 @@ Differences from the client's own types:
 2. A token count is accepted only if it is plausible: not missing, negative, NaN, or far above the request and its
    limit. Otherwise only the usage is discarded; the text of the reply still counts.
 3. A finish reason is accepted if it is in a closed list (calls/model_requests.py). Any other one, null or none is a failure.
-4. A count that is too small for the text is implausible, too: `1 + 1` for 400 bytes.
+4. A count that is too small for the text is implausible, too: `1 + 1` for 400 bytes. Tokens that only the total has
+   were written: some servers count reasoning nowhere else.
 5. Only the choice with index 0 is read, and only its parts of known types. Thoughts are reasoning, not answer.
 """
 
@@ -304,8 +305,8 @@ def _error(error: Any) -> ErrorReply:
 # ------------------------------------------------------------------------------------------------------- token counts
 
 
-def _counts_of(usage: Any, read: str, written: str) -> tuple[Any, Any, Any, Any] | None:
-    """Return the four counts as they were sent: prompt, cached, output, reasoning."""
+def _counts_of(usage: Any, read: str, written: str) -> tuple[Any, Any, Any, Any, int] | None:
+    """Return four counts as they were sent: prompt, cached, output, reasoning; and the total, 0 if it is no count."""
     if not isinstance(usage, dict):
         return None
     details = [usage.get(f"{name}_details") for name in (read, written)]
@@ -313,7 +314,7 @@ def _counts_of(usage: Any, read: str, written: str) -> tuple[Any, Any, Any, Any]
         part.get(name, 0) if isinstance(part, dict) else 0
         for part, name in zip(details, ("cached_tokens", "reasoning_tokens"), strict=True)
     )
-    return usage.get(read), cached, usage.get(written), thought
+    return usage.get(read), cached, usage.get(written), thought, _parse_count(usage.get("total_tokens")) or 0
 
 
 def min_tokens(text: str) -> int:
@@ -325,13 +326,15 @@ def _plausible(counts: tuple | None, request: ModelRequest, wrote: str) -> Usage
     """Return the counts if they are plausible for the request and the output `wrote`, else None."""
     if counts is None or counts[0] is None or counts[2] is None:
         return None
-    numbers = [number for value in counts or () if (number := _parse_count(value)) is not None]
-    if len(numbers) < len(Usage._fields):
+    numbers = [number for value in counts if (number := _parse_count(value)) is not None]
+    if len(numbers) < len(counts):
         return None
-    prompt, cached, written, thought = numbers
+    prompt, cached, written, thought, together = numbers
     if thought > written:  # xAI counts reasoning separately
         written += thought
     most = max(TIMES * request.max_tokens + ABOVE, len(wrote.encode(errors="replace")))
+    if written < together - prompt <= most:
+        written = together - prompt
     possible = (
         max(1, min_tokens("".join(content for _, content in request.messages)))
         <= prompt
