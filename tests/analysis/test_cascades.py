@@ -142,6 +142,17 @@ def test_tables_of_different_responses_are_refused(study):
         cascades.read_sample([study.table("grades/cheap"), study.table("grades/human-new")], None)
 
 
+def test_grader_that_escalates_is_refused_unless_it_is_the_last(study):
+    """In a longer cascade its `escalate-to` would be another, so its entry would grade otherwise than its table."""
+    grader = {"judges": ["api/cheap"], "escalate-to": "api/middle", "escalated": "multiplies"}
+    more = {"grader/own": grader, "grades/own": {**STUDY["grades/cheap"], "grader": "grader/own"}}
+    table = Mill(study.results, **STUDY, **more).make("grades/own")
+    others, human = [study.table(name) for name in GRADES[:2]], study.table("grades/human")
+    with pytest.raises(TableError, match="grades/own: grader/own escalates to api/middle; expected a grader without"):
+        cascades.fit([others[0], table, others[1]], human, 0.3, 0.95, "grader/c")
+    assert cascades.fit([*others, table], human, 0.3, 0.95, "grader/c")
+
+
 def test_command_prints_an_entry_that_can_be_pasted(study, monkeypatch, capsys):
     """The last lines are YAML of graders."""
     asked = ["fit-cascade", *GRADES, "--gold", "grades/human", "--error", "0.03", "--results", str(study.results)]

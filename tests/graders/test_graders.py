@@ -751,3 +751,7 @@ def test_judges_see_a_self_evaluation_unless_the_grader_cuts_it(judged, way, see
     (verdict,), _ = judged(says, entry, [Submission("Prove it.", None, "scheme", SELF_EVALUATED)])
     assert (verdict.grade, "The proof is complete." in shown[0]) == (3, seen)
     assert "It follows that $1=1$." in shown[0]
+    says = {"a": lambda *_: "I cannot tell.", "b": says["a"]}
+    entry |= {"escalate-to": "api/b", "parse-retries": 0}
+    (verdict,), _ = judged(says, entry, [Submission("Prove it.", None, "scheme", SELF_EVALUATED)])
+    assert (verdict.grade, "The proof is complete." in shown[1]) == (3, seen)

@@ -119,6 +119,7 @@ class Fit:
 
 def fit(tables: Sequence[Table], gold: Table | None, bound: float, confidence: float, name: str) -> Fit:
     """Choose the cascade with the lowest cost whose error is at most `bound`. Raises TableError if no cascade has."""
+    _require_plain(tables[:-1])
     sample = read_sample(tables, gold)
     first, second = sample.half(second=False), sample.half(second=True)
     cascade = _choose(first, second, bound, confidence, [table.name for table in tables])
@@ -135,6 +136,17 @@ def fit(tables: Sequence[Table], gold: Table | None, bound: float, confidence: f
         entry=declare(cascade, entries, name),
         warnings=[*_warn(cascade, entries)],
     )
+
+
+def _require_plain(tables: Sequence[Table]) -> None:
+    """Raise TableError if a grader escalates: as part of another cascade it would give other grades than in its table."""
+    for table in tables:
+        grader = table.stamp["entry"]["grader"]
+        if further := table.stamp["declared"].get(grader, {}).get("escalate_to"):
+            raise TableError(
+                f"{table.name}: {grader} escalates to {further}; expected a grader without `escalate-to`, except in the "
+                "last table. Name a table of each of its graders."
+            )
 
 
 def read_sample(tables: Sequence[Table], gold: Table | None) -> Sample:

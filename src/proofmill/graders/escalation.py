@@ -18,7 +18,7 @@ def grader_of(name: str, prompt: str | None, declared: Mapping[str, Any]) -> Gra
 def graders_of(name: str, prompt: str | None, declared: Mapping[str, Any]) -> list[Grader]:
     """Return the grader, the one it escalates to, and so on.
 
-    A judge without a grader of its own takes the settings of the grader before it.
+    A judge without a grader of its own takes the settings of the grader before it, except for its normalizer.
     """
     chain = [grader_of(name, prompt, declared)]
     while chain[-1].escalate_to is not None:
@@ -32,7 +32,13 @@ def then_of(grader: Grader, declared: Mapping[str, Any]) -> Grader:
     assert further is not None, "a chain ends with the grader that escalates to none"
     if kind_of(further) == "grader":
         return declared[further]
-    return Grader([further], grader.prompt, grader.show_reference, parse_retries=grader.parse_retries)
+    return Grader(
+        [further],
+        grader.prompt,
+        grader.show_reference,
+        self_evaluation=grader.self_evaluation,
+        parse_retries=grader.parse_retries,
+    )
 
 
 # The prompt for a model that follows instructions, by the kind of response that is graded.
