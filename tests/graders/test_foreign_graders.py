@@ -92,7 +92,7 @@ def test_commands_name_one_grader(rewards, monkeypatch, capsys, tmp_path):
 
 
 def test_judge_at_an_endpoint_is_attacked(monkeypatch, capsys, tmp_path):
-    """A judge that gives all points pays for everything; without --yes, no call is made."""
+    """A judge that gives all points pays for everything; without --yes, no call is made. Another address is another judge."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.yaml").write_text("r: {problems/p: {source: arithmetic, rows: 4}}\n")
     words = ["problems/p", "--rows", "2", "--grader-prompt", "grade-imo"]
@@ -115,3 +115,8 @@ def test_judge_at_an_endpoint_is_attacked(monkeypatch, capsys, tmp_path):
         command.main()
         assert "earns 1.000 of the points" in capsys.readouterr().out
         assert {request["model"] for request in asked.requests} == {"m"}
+    with server(lambda *_: (200, good("<points>0</points>"), {})) as (url, asked):
+        line[3] = url
+        monkeypatch.setattr(sys, "argv", [*line, "--yes"])
+        command.main()
+        assert asked.requests and "earns 1.000 of the points" not in capsys.readouterr().out

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from proofmill.cli.config_options import add_configfile, read_config
 from proofmill.runtime.progress import log
 from proofmill.schema.errors import SettingError
+from proofmill.schema.ids import digest
 
 if TYPE_CHECKING:
     from proofmill.config.config import Config
@@ -60,6 +61,8 @@ def run(options: argparse.Namespace) -> None:
     if options.endpoint:
         config = _declare_endpoint(config, options)
     aim = aim_at(config, options.name, options.problems, options.schemes, options.grader_prompt)
+    if options.endpoint:  # each address has a journal of its own, since models behind two may have one id
+        aim = replace(aim, name=f"{aim.name}-{digest(options.endpoint.rstrip('/'))}")
     with plugins.blamed():
         plan = AttackPlan(config, aim, options.results, options.rows)
         log(options.name, plan.summary())
