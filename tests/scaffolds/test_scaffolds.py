@@ -1,5 +1,8 @@
 """Scaffolds: the calls of each role, the depth, the final answer, and the effect of failed and odd replies."""
 
+import random
+from types import SimpleNamespace
+
 import pytest
 
 from proofmill.calls.model_requests import ModelOutput
@@ -348,6 +351,27 @@ def test_verdicts_of_a_candidate_are_not_those_of_its_judge():
 def test_proof_stands_between_its_headings(text, proof):
     """The text between the headings is the proof; without headings all of it is."""
     assert proof_in(text) == proof
+
+
+@pytest.mark.parametrize(
+    "box", ["B", "\\textbf{B}", "\\mathbf{b}", "\\text{Candidate B}", "Candidate B.", "\\text{(B)}", "b)", "**B**"]
+)
+def test_choice_is_read_in_every_spelling(box):
+    """Emphasis and the word before the letter do not leave it to chance."""
+    assert {components.choice(f"\\boxed{{{box}}}", 3, random.Random(n)) for n in range(20)} == {1}
+
+
+@pytest.mark.parametrize("box", ["yes", "Yes.", "\\text{Yes}", "\\textbf{Yes}", "\\mathrm{yes}", "**yes**"])
+def test_pass_is_read_in_every_spelling(box):
+    """Emphasis does not make a yes a no; another word is not read as yes."""
+    assert passes_in(f"\\boxed{{{box}}}") and not passes_in(f"\\boxed{{not {box}}}")
+
+
+def test_every_candidate_of_a_prompt_has_a_label():
+    """After Z comes AA, so that none is left out."""
+    shown = components.letter([SimpleNamespace(solution=f"solution {n}.") for n in range(1, 31)])
+    assert all(f"solution {n}." in shown for n in range(1, 31)) and "Candidate AD:" in shown
+    assert components.choice("\\boxed{AD}", 30, random.Random(0)) == 29
 
 
 @pytest.mark.parametrize("text", ["", "\\boxed{Z}", "\\boxed{equal}", "B"])

@@ -174,12 +174,13 @@ def _words(text: str, full: int) -> int | None:
 
 def _correct(text: str, full: int) -> int | None:
     text = QUOTED_BOX.sub(" quote ", text)
-    words = {_plain_word(box) for box in extraction.find_boxes(text)} & {"correct", "incorrect"}
-    word = _plain_word(extraction.closing_box(text) or "")
+    words = {read_plain_word(box) for box in extraction.find_boxes(text)} & {"correct", "incorrect"}
+    word = read_plain_word(extraction.closing_box(text) or "")
     return {"correct": 1, "incorrect": 0}.get(word) if len(words) == 1 else None
 
 
-def _plain_word(box: str) -> str:
+def read_plain_word(box: str) -> str:
+    """Return the word in a box in lower case, without spaces, emphasis and commands of LaTeX."""
     return re.sub(r"\\(?:text|math)(?:bf|it|rm|tt|sf)?+\s*|\\[,;!]|[{}\s.!*_`$]", "", box).lower()
 
 

@@ -10,15 +10,17 @@ Differences from the original:
 import random
 import re
 from collections.abc import Sequence
+from itertools import product
 from string import ascii_uppercase
 
 from proofmill.answers import extraction
 from proofmill.calls.dialogues import Dialogue
+from proofmill.graders.verdicts import read_plain_word
 from proofmill.prompts import escapes
 from proofmill.scaffolds.scaffold_run import Call, ScaffoldRun, ScaffoldStep
 
 APPROACH = re.compile(r"^#{1,6}[ \t]*suggested approach\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
-_CHOICE = re.compile(r"\\?(?:text|textbf|mathrm|mathbf)|[{}\s.*\\()]")
+LABELS = (*ascii_uppercase, *map("".join, product(ascii_uppercase, repeat=2)))  # A to Z, AA to ZZ
 
 
 def letter(solutions: Sequence[ScaffoldStep]) -> str:
@@ -26,7 +28,7 @@ def letter(solutions: Sequence[ScaffoldStep]) -> str:
     return escapes.Enclosed(
         "\n\n".join(
             f"Candidate {letter}:\n{escapes.in_blocks('solution', [step.solution])}"
-            for letter, step in zip(ascii_uppercase, solutions, strict=False)
+            for letter, step in zip(LABELS[: len(solutions)], solutions, strict=True)
         )
     )
 
@@ -47,9 +49,9 @@ def select(play: ScaffoldRun, name: str, solutions: Sequence[ScaffoldStep]) -> D
 def choice(text: str, number: int, rng: random.Random) -> int:
     """Return the position of the candidate in the last box with a letter; random for `equal`, or without such a box."""
     for box in reversed(extraction.find_boxes(text)):
-        letter = _CHOICE.sub("", box).upper()
-        if len(letter) == 1 and letter in ascii_uppercase[:number]:
-            return ascii_uppercase.index(letter)
+        letter = read_plain_word(box).removeprefix("candidate").strip("()\\:").upper()
+        if letter in LABELS[:number]:
+            return LABELS.index(letter)
         if letter == "EQUAL":
             break
     return rng.randrange(number)

@@ -17,6 +17,7 @@ import re
 
 from proofmill.answers import extraction
 from proofmill.calls.dialogues import Dialogue
+from proofmill.graders.verdicts import read_plain_word
 from proofmill.prompts import escapes
 from proofmill.scaffolds.components import verify
 from proofmill.scaffolds.scaffold_run import ScaffoldRun, ScaffoldStep
@@ -74,4 +75,4 @@ def proof_in(text: str) -> str:
 def passes_in(text: str) -> bool:
     """Return whether the last box says yes."""
     boxes = extraction.find_boxes(text)
-    return bool(boxes) and re.sub(r"\\text|[{}\s.]", "", boxes[-1]).lower() == "yes"
+    return bool(boxes) and read_plain_word(boxes[-1]) == "yes"
