@@ -3,6 +3,7 @@
 import pytest
 
 from proofmill.calls import records
+from proofmill.calls.batches.batch_log import Batch, BatchLog
 from proofmill.calls.journal import Journal
 from proofmill.calls.merging import has_answers, is_written, move, whole
 from proofmill.calls.model_requests import ModelOutput
@@ -38,6 +39,17 @@ def test_answers_of_shards_are_found_and_moved(tmp_path):
         records.frame(renamed, "text", "stop_reason").filter(stop_reason="end").select("key", "text").iter_rows()
     )
     assert texts == {"a": "a", "b": "b", "both": "both 1"}
+
+
+def test_batches_at_a_server_move_with_the_answers(tmp_path):
+    """The renamed artifact, or the one without shards, merges them; the old folder reserves nothing."""
+    there, here, shard = tmp_path / "there", tmp_path / "here", Shard(1, 2)
+    with ShardJournal(there, shard) as journal:
+        add(journal, "a")
+        BatchLog(journal.folder, "m").add("intended", Batch("d", frozenset("k"), None, 0.5))
+    move(there, here)
+    assert BatchLog(here).read_reserved() == {"d": 0.5} and not BatchLog(there).read_reserved()
+    assert not records.shards(there)
 
 
 def test_journal_without_answers_is_no_journal_to_move(tmp_path):

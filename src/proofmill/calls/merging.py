@@ -11,7 +11,7 @@ from pathlib import Path
 
 from proofmill.calls import budget, records
 from proofmill.calls.journal import Journal
-from proofmill.runtime import locks
+from proofmill.runtime import append_log, locks
 from proofmill.schema.errors import JournalError
 from proofmill.schema.ids import digest
 from proofmill.schema.reasons import Reason, StopReason
@@ -92,6 +92,9 @@ def _move(source: Journal, target: Journal) -> None:
             moved.add(row.key)
         elif row.answer.cost and (duplicate := _duplicate(row)).key not in target.keys:
             target.add(duplicate, duplicate.answer)
+    if (batches := source.folder / "batches.jsonl").exists():  # twice after a kill, which changes nothing
+        append_log.append(target.folder / batches.name, append_log.complete_lines(batches))
+        batches.unlink()
     target.compact()
     target.sync()
     budget.write_claim(target)
