@@ -698,6 +698,16 @@ def test_key_is_recognized_by_its_form(finished, hub, key):
     assert key not in str(error.value)
 
 
+@pytest.mark.parametrize("column", ["statement", "tags"])
+def test_key_at_the_beginning_of_a_text_is_found(finished, hub, column):
+    """Whatever the row before ends in, and also if it is a line of a stamp."""
+    in_column = {"statement": KEY} if column == "statement" else {"tags": ["plain", KEY]}
+    with pytest.raises(TableError, match=f"problems/rows: column `{column}`"):
+        publish(finished({"problems/rows": {"rows": [problem(statement="What is 1+1"), problem("b", **in_column)]}}))
+    with pytest.raises(TableError, match="problems/rows: the stamp"):
+        publish(finished({"problems/rows": {"rows": [problem()], "notices": [f"from\n{KEY}"]}}))
+
+
 def test_mathematics_is_not_a_key(finished, hub, monkeypatch):
     """Words that resemble keys, and short values of key variables, do not stop a publication."""
     monkeypatch.setenv("PROOFMILL_LOCAL_KEY", "EMPTY")
@@ -736,6 +746,15 @@ def test_paths_of_the_machine_are_replaced(finished, hub, monkeypatch):
     assert list(stamp_of(found[TABLES, "results/problems/rows.parquet"])["sources"]) == ["${PLACE}/rows.jsonl"]
     assert json.loads(found["me/mill-sft-one", "config.json"]) == {"_name_or_path": "results/base/x"}
     assert "${PLACE}/rows.jsonl" in found[TABLES, "README.md"].decode()
+
+
+def test_path_at_the_beginning_of_a_text_is_replaced(finished, hub):
+    """Whatever the row before ends in."""
+    place = os.environ["PLACE"]
+    rows = [problem(statement="What is 1+1"), problem("b", statement=f"{place}/notes.txt", candidates=["a", place])]
+    publish(finished({"problems/rows": {"rows": rows}}))
+    row = frame(hub.files(TABLES)["results/problems/rows.parquet"]).to_dicts()[1]
+    assert (row["statement"], row["candidates"]) == ("${PLACE}/notes.txt", ["a", "${PLACE}"])
 
 
 def stamp_of(content):

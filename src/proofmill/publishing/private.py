@@ -30,7 +30,8 @@ from proofmill.schema.errors import TableError
 TELLING = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)S?$")
 BINARY = (".safetensors", ".model")  # files next to weights that are not text
 SHORTEST = 8  # characters of a key; servers without keys get words such as `none` or `EMPTY`
-FORMS = rb"\b(?:hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{20,}|gh[a-z]_[A-Za-z0-9]{30,}|AKIA[0-9A-Z]{16})"
+# A key may follow the `n` of a line end in JSON.
+FORMS = rb"(?:\b|(?<=\\[bfnrt]))(?:hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{20,}|gh[a-z]_[A-Za-z0-9]{30,}|AKIA[0-9A-Z]{16})"
 
 
 class Private:
@@ -51,17 +52,17 @@ class Private:
         self._place = re.compile(rf"(?<![\w./~-])(?:{pattern})(?![\w-])")
         self._place_in_bytes = re.compile(self._place.pattern.encode())
 
-    def check(self, where: str, content: bytes | memoryview) -> None:
+    def check(self, where: str, content: bytes) -> None:
         """Raise TableError if the content has a key. The message names its variable and never shows the key."""
         if match := self._secret.search(content):
-            variable = self.keys.get(bytes(match[0]).decode())
+            variable = self.keys.get(match[0].decode())
             secret = f"the value of {variable}" if variable else "a text that looks like a service's key"
             raise TableError(
                 f"{where}: has {secret}; expected no keys. Nothing was sent. Find its source, rebuild the table without it, and "
                 "replace the key."
             )
 
-    def has_path(self, content: bytes | memoryview) -> bool:
+    def has_path(self, content: bytes) -> bool:
         """Return whether the content has a path of this machine."""
         return self._place_in_bytes.search(content) is not None
 
@@ -152,15 +153,15 @@ def _arrow(frame: pl.DataFrame) -> pa.Table:
     return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
-def _texts(array: pa.Array) -> Iterator[memoryview]:
-    """Yield the buffers with the texts of a column, including those in lists and structs."""
+def _texts(array: pa.Array) -> Iterator[bytes]:
+    """Yield the texts of a column, including those in lists and structs, joined by a byte that no key or path has."""
     if pa.types.is_struct(array.type):
         for number in range(array.type.num_fields):
             yield from _texts(array.field(number))
     elif pa.types.is_large_list(array.type):
         yield from _texts(array.values)
-    elif pa.types.is_large_string(array.type) and array.buffers()[2] is not None:
-        yield memoryview(array.buffers()[2])
+    elif pa.types.is_large_string(array.type):
+        yield pl.Series(array).str.join("\0").item().encode()
 
 
 def _paths_of(entries: Iterable[Any]) -> dict[str, str]:
