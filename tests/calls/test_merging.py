@@ -54,8 +54,12 @@ def test_batches_at_a_server_move_with_the_answers(tmp_path):
 
 def test_journal_without_answers_is_no_journal_to_move(tmp_path):
     """A wrong old name is an error, and nothing is created."""
-    with pytest.raises(JournalError, match="no journal here"):
+    with pytest.raises(JournalError, match="no outputs here"):
         move(tmp_path / "nothing", tmp_path / "new")
+    write(tmp_path / "old", "a")
+    move(tmp_path / "old", tmp_path / "other")
+    with pytest.raises(JournalError, match="no outputs here"):
+        move(tmp_path / "old", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 

@@ -263,10 +263,17 @@ def test_renamed_artifact_keeps_its_answers(copied, tmp_path, monkeypatch, capsy
     assert [(stage.cached, stage.failed) for stage in stages] == [(0, 0), (10, 2)]
     for arguments, said in (
         (("labels/nothing", "labels/again"), "expected the calls of a renamed"),
+        (("labels/paid", "labels/again"), "expected the calls of a renamed"),
         (("labels/paid", "grades/y"), "one kind"),
+        (("labels/again", "labels/again"), "both the old and the new name"),
+        (("labels/again", "labels/../../x"), "is no artifact's name"),
+        (("labels/again", "labels/"), "is no artifact's name"),
+        (("labels/again", "labels/a.parquet"), "ends in `.parquet`"),
     ):
         with pytest.raises(SystemExit, match=said):
             run(monkeypatch, tmp_path, "rename", *arguments)
+    run(monkeypatch, tmp_path, "rename", "labels/again", "labels/again@set_1@seed-2")
+    assert [path.name for path in (copied.results / "calls/labels").glob("*@*")] == ["again@set_1@seed-2"]
 
 
 MEASURED = {

@@ -41,13 +41,17 @@ def move(old: Path, new: Path) -> int:
 
     Both are locked meanwhile. The old outputs are deleted once the new journal has them on disk.
     """
+    nothing = JournalError(
+        f"{old}: no outputs here; expected the calls of a renamed artifact. Use a name in results/calls."
+    )
     if not has_answers(old):
-        raise JournalError(
-            f"{old}: no journal here; expected the calls of a renamed artifact. Use a name in results/calls."
-        )
-    with whole(old) as source, whole(new) as target:
-        _move(source, target)
-        return len(target)
+        raise nothing
+    with whole(old) as source:
+        if not source.keys:  # it was moved before
+            raise nothing
+        with whole(new) as target:
+            _move(source, target)
+            return len(target)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ sft/cold@seed-1                     the same artifact with another seed (`repeat
 import re
 
 NAME = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.-]*\Z")  # of a declared entry
+ARTIFACT = re.compile(rf"{NAME.pattern[:-2]}(@[A-Za-z0-9][\w.-]*)*\Z")  # declared or derived
 RECIPE = re.compile(r"[A-Za-z][\w.-]*\Z")  # of a recipe or shared block
 WAY = re.compile(r"(?!seed-)[A-Za-z0-9][\w.-]*\Z")  # of a sampling setting
 RESULTS = re.compile(r"[\w.-]*(/[\w.-]+)*\Z")  # of the results folder
