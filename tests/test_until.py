@@ -14,10 +14,11 @@ import polars as pl
 import pytest
 
 from mill import SMALL, Mill
+from proofmill.artifacts.maintenance.invalidation import invalidate
 from proofmill.artifacts.tables import Table
 from proofmill.estimation.sequential import Band, looks, p_value
 from proofmill.planning.plan import RunPlan
-from proofmill.schema.errors import RecipeError
+from proofmill.schema.errors import RecipeError, SettingError
 from served import good, server
 
 
@@ -93,6 +94,12 @@ def test_attempts_end_once_the_pass_rate_is_known(mill, monkeypatch, tmp_path):
     assert grades.stamp["cost"] == 0 and not list(grades.calls.glob("*.parquet"))
     counts = made.table("responses/tried").stamp["counts"]
     assert sum(n for key, n in counts.items() if key.startswith("pass rate")) == 11 and counts["pass rate inside"] >= 5
+    for where, everything in ((["grade=0.0"], False), ([], True)):
+        with pytest.raises(
+            SettingError, match=r"are in the journal of responses/tried.*proofmill invalidate responses/tried"
+        ):
+            invalidate(made.config, grades, where, everything)
+    assert grades.path.exists()
 
 
 def test_later_extension_repeats_no_call(mill, monkeypatch, tmp_path):

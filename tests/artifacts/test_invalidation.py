@@ -137,6 +137,22 @@ def test_kill_before_the_answers_are_set_aside_loses_nothing(mill, made, monkeyp
     assert {row["grade"] for row in rows} == {6}
 
 
+@pytest.mark.parametrize("built", [True, False])
+def test_reverted_edit_brings_no_invalidated_verdict_back(mill, made, built):
+    """Invalidated under an edited entry, whether built or not, the calls are repeated under the earlier one, too."""
+    made("grades/g", lambda *_: good("I like it."))
+    edited = Mill(mill.results, **{**ENTRIES, "grader/pair": {**ENTRIES["grader/pair"], "parse-retries": 0}})
+    if built:
+        edited.make("grades/g")
+    assert invalidate(edited.config, edited.table("grades/g"), everything=True).answers == 20
+    for one in (edited, mill):
+        stage = RunPlan(one.config, "grades/g", mill.results).stages["grades/g"]
+        assert (state(one, "grades/g"), stage.why) == ("make", ["its invalidated calls are repeated"])
+    rows, asked = made("grades/g", lambda *_: MARK)
+    assert [row["grade"] for row in rows] == [6] * 5 and len(asked) == 5
+    edited.make("grades/g")  # from the same answers: no server is set
+
+
 def test_answers_that_are_set_aside_stay_so_under_another_name(mill, made):
     """A journal that moves to another artifact brings no answer back."""
     made("grades/g", lambda *_: MARK)

@@ -81,7 +81,8 @@ class ArchivedTable:
     @property
     def is_invalidated(self) -> bool:
         """True if calls of this table were invalidated (artifacts/maintenance/invalidation.py) and it was not rebuilt since."""
-        return not self.exists() and self.folder.with_suffix(f".{INVALIDATED}").exists()
+        suffixes = {copy.suffix for copy in self.folder.parent.glob("*")}  # all copies are invalidated together
+        return f".{INVALIDATED}" in suffixes and "" not in suffixes
 
     @property
     def is_aside(self) -> bool:

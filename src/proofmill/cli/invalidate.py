@@ -37,7 +37,8 @@ def run(options: argparse.Namespace) -> None:
     table = Table(name, options.results)
     result = invalidate(config, table, options.where, options.all)
     if not result:
-        log(name, "invalidated nothing: no row is unscored or dropped, or --where matches none. Use --where or --all")
+        nothing = "no row is unscored or dropped, or --where matches none. Use --where or --all"
+        log(name, f"invalidated nothing: {'its journal has no valid outputs' if options.all else nothing}")
         return
     rows = "all rows" if result.rows is None else f"{result.rows:,} rows"
     log(name, f"calls of {rows} are repeated by: snakemake {name}")

@@ -1,22 +1,25 @@
 """Invalidate model outputs of a stage, so that its next run repeats the calls, e.g. after fixing its judge.
 
 The outputs of a row are found by rebuilding the stage's rows from its journal alone, without calls or a new table.
-Nothing is deleted. An invalidated output stays in its journal, followed by a line that invalidates it. The table moves to
-an archived copy that is never restored (results/archive/<kind>/<name>/<fingerprint>.invalidated).
+Nothing is deleted. An invalidated output stays in its journal, followed by a line that invalidates it. The table becomes
+an archived copy that is never restored (results/archive/<kind>/<name>/<fingerprint>.invalidated). So do all other copies,
+because an edit that is reverted would restore them; they are rebuilt from the journal, with calls for these rows only.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from importlib import import_module
 from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar
 
-from proofmill.artifacts.archive import INVALIDATED
+from proofmill.artifacts.archive import INVALIDATED, ArchivedTable
 from proofmill.artifacts.fingerprints import digest_inputs, fingerprint_of
 from proofmill.artifacts.jobs import Job, with_weights
+from proofmill.artifacts.joins import lenders_of
 from proofmill.artifacts.tables import Table
 from proofmill.calls import merging, records
 from proofmill.calls.journal import AT_ONCE, Journal
@@ -93,8 +96,8 @@ def invalidate(config: Config, table: Table, where: Sequence[str] = (), everythi
     """Invalidate the outputs of the rows where all of `column=value` hold; without any, of unsettled rows.
 
     A row is unsettled if its reason is not `ok`, or if it was dropped. `everything`: all outputs of the journal. Can be
-    killed and rerun at any time. Raises SettingError for a table without journal or column, TableError if a job is
-    building the table, or a parent is missing.
+    killed and rerun at any time. Raises SettingError for a table without journal or column, or whose outputs are in its
+    parent's journal, TableError if a job is building the table, or a parent is missing.
     """
     entry = config.entries[table.name]
     if not table.calls.is_dir():
@@ -104,23 +107,25 @@ def invalidate(config: Config, table: Table, where: Sequence[str] = (), everythi
             f"{table.name}: makes its calls while training, so no output belongs to a single row; expected --all. Set --all to "
             "repeat the training with new outputs."
         )
-    is_selected = _condition(where, table.kind)
+    is_selected = (lambda _: True) if everything else _condition(where, table.kind)
     parents, sources = digest_inputs(table, entry, config.declared)
     fingerprint = fingerprint_of(table.name, entry, config.declared, parents, sources)
     with locks.alone(table.lock) as alone:
         if not alone:
             raise TableError(f"{table.name}: another process is building it; expected none. Wait for it, or cancel it.")
-        with merging.whole(table.calls) as journal:
-            if everything:
-                keys, rows = {row.key for row in records.all_rows(table.calls)}, None
-            else:
+        lenders = lenders_of(table.other(entry.responses)) if table.kind == "grades" else []
+        with merging.whole(table.calls, lenders=lenders) as journal:
+            keys, rows = ({row.key for row in records.all_rows(table.calls)} if everything else set()), None
+            if lenders or not everything:
                 stamp, declared = {"parents": parents}, with_weights(config.declared, table, parents)
                 job = _DryJob(table, declared, fingerprint, stamp, journal=journal, is_selected=is_selected)
                 import_module(f"proofmill.{table.kind}").main(entry, job)
-                keys, rows = _keys(job)
+                asked, selected = _keys(job)
+                keys, rows = keys | asked, None if everything else selected
+            _check_own(table, entry, keys, lenders)
             stored = [key for key in sorted(keys) if _row(key) in journal]
-            if keys:  # the table first: a rebuild reads the journal, whatever state a kill leaves it in
-                _make_due(table, fingerprint)
+            if keys:  # the tables first: a rebuild reads the journal, whatever state a kill leaves it in
+                _make_due(table)
             _add_invalidations(journal, stored)
     return Invalidated(len(stored), rows)
 
@@ -156,6 +161,15 @@ def _keys(job: _DryJob) -> tuple[set[str], int]:
     return set().union(*keys.values()), len(keys)
 
 
+def _check_own(table: Table, entry: Any, keys: Set[str], lenders: Sequence[Path]) -> None:
+    """Raise SettingError if one of the outputs is in a parent's journal, which would answer the next run as well."""
+    if lent := sum(key in lender for lender in map(records.Earlier, lenders) for key in keys):
+        raise SettingError(
+            f"{table.name}: {lent:,} of these outputs are in the journal of {entry.responses}, which asks the grader while it "
+            f"samples (`until`); expected outputs of its own calls. Repeat those calls: proofmill invalidate {entry.responses} --all"
+        )
+
+
 def _add_invalidations(journal: Journal, keys: Iterable[str]) -> None:
     """Add a line to the journal for each output that is no longer valid."""
     for key in keys:
@@ -169,12 +183,15 @@ def _row(key: str, detail: str = "") -> records.CallRecord:
     return records.CallRecord(key, ModelOutput("", StopReason.ERROR, Reason.INVALIDATED, tries=0, detail=detail))
 
 
-def _make_due(table: Table, fingerprint: str) -> None:
-    """Move the table, if it matches its entry, and the archived copy that would be restored, out of use."""
-    kept, current = table.archive_of(fingerprint), table.path.exists() and table.stamp["fingerprint"] == fingerprint
-    if current and not kept.exists():
-        kept.keep(table.path, table.folder, table.page)
-    if kept.exists():
-        kept.set_invalid(INVALIDATED)
-    if current:
+def _make_due(table: Table) -> None:
+    """Move the table and all its archived copies out of use."""
+    if exists := table.path.exists():
+        kept = table.archive_of(table.stamp["fingerprint"])
+        if not kept.exists():
+            kept.keep(table.path, table.folder, table.page)
+    for folder in sorted((table.results / "archive" / table.name).glob("*")):
+        copy = ArchivedTable(folder, table.name)
+        if copy.exists() and not copy.is_aside:
+            copy.set_invalid(INVALIDATED)
+    if exists:
         table.path.unlink()
