@@ -19,6 +19,7 @@ from proofmill import __main__ as command
 from proofmill.analysis import _comparison, replay
 from proofmill.artifacts.tables import Table
 from proofmill.artifacts.weights import MANIFEST
+from proofmill.config import plugins
 from proofmill.config.entry_values import entry_from
 from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.verdicts import Verdict
@@ -528,6 +529,25 @@ def test_command_shows_and_writes_the_replay(tmp_path, monkeypatch, capsys):
     assert written.columns[len(whole.columns) :] == ["advantage_replayed", "reward_length-kimi_replayed"]
     assert written["reward_length-kimi_replayed"].to_list() == [-0.5, 0, 0, 0, 0, None]
     assert written["advantage_replayed"].to_list()[1:] == pytest.approx([3**0.5 / 3] * 2 + [0] * 3, abs=1e-3)
+
+
+def test_command_knows_the_rewards_of_plugins(tmp_path, monkeypatch, capsys):
+    """They are those of config.yaml; without it, the message says where the reward is expected."""
+    one = attempt(7, tokens=4, reward_brief=1.0, rewards_defined=["brief"])
+    results = stored(tmp_path / "results", [[[one, {**one, "tokens": 9}]]], rewards={"brief": 1}, group_size=2)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=r"with the reward `brief`, which is unknown here; .* `plugins`"):
+        run(monkeypatch, "grpo/x", "--results", results)
+    (tmp_path / "config.yaml").write_text("plugins: [parts.py]\n")
+    (tmp_path / "parts.py").write_text(
+        "from proofmill.rewards.rewards import Reward, each\n"
+        "REWARDS = {'brief': Reward(each(lambda rollout: float(rollout.tokens < 5)), '1 if short')}\n"
+    )
+    try:
+        run(monkeypatch, "grpo/x", "--rewards", "{grade: 1, brief: 0.1}", "--results", results)
+    finally:
+        plugins.use([])
+    assert "brief" in capsys.readouterr().out
 
 
 def test_command_never_writes_over_a_file(tmp_path, monkeypatch):

@@ -88,6 +88,11 @@ class RescoredRun:
                 f"{name}: was trained by its teacher alone; expected a training with `rewards` or `preferences`, whose advantages "
                 "can be computed again. Name such a training."
             )
+        if unknown := [each for each in self.entry.rewards if each not in REWARDS]:
+            raise SettingError(
+                f"{name}: was trained with the reward `{unknown[0]}`, which is unknown here; expected the plugin that defines it. "
+                "Run the command in the project's folder, and list the file under `plugins`."
+            )
         again = f"Make them again: snakemake --forcerun {table.path} {table.path}"
         if not self.path.exists():
             raise TableError(f"{self.path}: no such file; expected the rollouts of {name}. {again}")

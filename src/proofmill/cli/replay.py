@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from proofmill.cli.config_options import add_configfile, read_config
 from proofmill.runtime.progress import log
 
 
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--unscored", choices=["drop", "zero"], help="exclude rollouts without a grade, or give them the reward 0"
     )
     parser.add_argument("--out", type=Path, help="write rollouts, new rewards and advantages to a new Parquet file")
+    add_configfile(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -31,6 +33,8 @@ def run(options: argparse.Namespace) -> None:
 
     if options.out:
         replay.require_absent(options.out)
+    if Path("config.yaml").exists():
+        read_config(options)  # registers its plugins, which may define rewards
     result = replay.replay_run(
         options.name, options.results, options.rewards, options.grades, options.scale_rewards, options.unscored
     )
