@@ -145,6 +145,24 @@ def test_package_of_each_framework_is_complete(small, tmp_path, to):
     assert (folder / "data.jsonl").exists() == (to == "nemo-gym")
 
 
+def test_paths_are_replaced_and_the_name_can_be_installed(tmp_path, monkeypatch):
+    """Tasks and rows have no path of the machine, and pip accepts the name of an entry that ends in a dash."""
+    row = {"statement": f"{tmp_path}/notes has what?", "solution": "It is clear."}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    monkeypatch.chdir(tmp_path)
+    entries = {**SMALL, "problems/own": {"source": "table", "path": "rows.jsonl"}}
+    entries["responses/own"] = {**SMALL["responses/cold"], "problems": "problems/own"}
+    entries["api/judge"] = {"id": "j", "price": "unknown"}
+    entries["grades/own-"] = {"responses": "responses/own", "grader": "api/judge", "grader-prompt": "grade-imo"}
+    mill = Mill(tmp_path / "results", **entries)
+    mill.make("problems/own")
+    folder = exported(mill, "grades/own-", tmp_path / "out", "nemo-gym")
+    assert 'name = "proofmill-grades-own"' in (tmp_path / "out/pyproject.toml").read_text()
+    for path in folder.iterdir():
+        assert str(tmp_path) not in path.read_text(), path
+    assert "./notes has what?" in (folder / "data.jsonl").read_text()
+
+
 @pytest.mark.parametrize("module", ["for_inspect", "for_verifiers", "for_nemo_gym"])
 def test_adapters_name_their_framework_only(module):
     """An adapter fails for the missing framework, not for something of this project."""
@@ -181,7 +199,7 @@ print(GradedTasks(Path({str(folder)!r})).grade({problem!r}, {text!r}).grade)
 
 
 def test_what_cannot_be_exported_is_refused(small, tmp_path, monkeypatch):
-    """Other kinds, an existing folder, judges with weights, final answers for NeMo-Gym, and a key in a task."""
+    """Other kinds, an existing folder, judges with weights, final answers for NeMo-Gym, old tables, a key in a task."""
     with pytest.raises(SettingError, match="expected an entry of grpo, grades or scores"):
         exported(small, "problems/bench", tmp_path / "out")
     with pytest.raises(SettingError, match="already exists; expected a new folder"):
@@ -194,6 +212,11 @@ def test_what_cannot_be_exported_is_refused(small, tmp_path, monkeypatch):
         exported(mill, "grades/own", tmp_path / "out")
     with pytest.raises(SettingError, match="compares final answers with antlr4-python3-runtime"):
         exported(mill, "grades/final", tmp_path / "out", "nemo-gym")
+    edited = Mill(small.results, **{**SMALL, "problems/bench": {**SMALL["problems/bench"], "rows": 11}})
+    with pytest.raises(
+        TableError, match=r"problems/bench \(`rows` 12 -> 11\), schemes/bench .*Run: snakemake problems/bench"
+    ):
+        exported(edited, "grades/cold", tmp_path / "out")
     monkeypatch.setenv("MY_API_KEY", small.table("problems/bench").rows("problem")[0]["problem"])
     with pytest.raises(TableError, match="has the value of MY_API_KEY; expected no keys"):
         exported(small, "grades/cold", tmp_path / "out")

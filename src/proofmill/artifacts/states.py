@@ -23,8 +23,10 @@ from proofmill.config.identity import identity_of, prompt_files
 from proofmill.config.source_paths import read_known_digests, source_path
 from proofmill.public_data.registry import copy_of, is_public
 from proofmill.schema import references
-from proofmill.schema.errors import MissingData
+from proofmill.schema.errors import MissingData, TableError
 from proofmill.schema.names import kind_of
+
+SHOWN = 5  # tables in a message
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,16 @@ class States:
         if name not in self._states:
             self._states[name] = self._state(name)
         return self._states[name]
+
+    def require_done(self, names: Collection[str], remedy: str) -> None:
+        """Raise TableError with those of the tables that are missing or out of date."""
+        due = {name: self[name].why for name in names if self[name].name != "done"}
+        if faults := [f"{name} ({'; '.join(why) or 'archived, not restored'})" for name, why in due.items()]:
+            more = f" and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
+            raise TableError(
+                f"{len(faults)} of {len(names)} tables are not finished: {', '.join(faults[:SHOWN])}{more}; expected all of them "
+                f"up to date with the configuration. {remedy}"
+            )
 
     def _state(self, name: str) -> State:
         entry, table = self.config.entries[name], Table(name, self.results)

@@ -20,6 +20,7 @@ from typing import Any
 
 import proofmill
 from proofmill.artifacts.joins import schemes_of
+from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
 from proofmill.config import plugins
 from proofmill.config.config import Config
@@ -130,7 +131,7 @@ if __name__ == "__main__":
 def export(config: Config, name: str, to: str, out: Path, results: Path) -> str:
     """Write a package with the tasks and the grader of an entry of grpo, grades or scores; return the package's name.
 
-    Raises SettingError for an entry that cannot be exported, TableError if a table does not exist.
+    Raises SettingError for an entry that cannot be exported, TableError if a table is missing or out of date.
     """
     if kind_of(name) not in ("grpo", "grades", "scores"):
         raise SettingError(
@@ -138,7 +139,10 @@ def export(config: Config, name: str, to: str, out: Path, results: Path) -> str:
         )
     if out.exists():
         raise SettingError(f"{out}: already exists; expected a new folder. Remove it, or choose another one.")
-    package = Package(config, aim_at(config, name), to, results)
+    aim = aim_at(config, name)
+    needed = list(dict.fromkeys(table for pair in aim.tables for table in pair if table))
+    States(config, results).require_done(needed, f"Nothing was written. Run: snakemake {' '.join(needed)}")
+    package = Package(config, aim, to, results)
     contents = package.contents()
     for path, content in contents.items():
         (out / path).parent.mkdir(parents=True, exist_ok=True)
@@ -157,11 +161,14 @@ class Package:
 
     @property
     def name(self) -> str:
-        return re.sub(r"\W+", "_", f"proofmill_{self.aim.name}").lower()
+        return (
+            re.sub(r"\W+", "_", f"proofmill_{self.aim.name}").strip("_").lower()
+        )  # pip refuses a name that ends in `_`
 
     def contents(self) -> dict[str, bytes]:
         """Return all files by path. Raises TableError if one has a key of this environment."""
-        framework, tasks = FRAMEWORKS[self.to], list(self._tasks())
+        framework, private = FRAMEWORKS[self.to], Private(self.config.entries.values(), self.results)
+        tasks = list(map(private.clean, self._tasks()))
         if not tasks:
             raise SettingError(
                 f"export {self.aim.name}: no problem has what the grader needs; expected an answer, tests or a scheme."
@@ -177,8 +184,7 @@ class Package:
                 for other, entry in self._used.items()
             },
         }
-        private = Private(self.config.entries.values(), self.results)
-        lines = "".join(f"{json.dumps(private.clean(task), ensure_ascii=False)}\n" for task in tasks).encode()
+        lines = "".join(f"{json.dumps(task, ensure_ascii=False)}\n" for task in tasks).encode()
         texts = {
             f"{self.name}/tasks.jsonl": lines,
             f"{self.name}/grader.json": json.dumps(grader, indent=1, ensure_ascii=False).encode(),

@@ -34,7 +34,7 @@ from proofmill.publishing import cards
 from proofmill.publishing.private import Private
 from proofmill.publishing.repositories import SHOWN, Publication, Repository
 from proofmill.runtime.progress import log
-from proofmill.schema.errors import HubError, ProofmillError, SettingError, TableError
+from proofmill.schema.errors import HubError, ProofmillError, SettingError
 from proofmill.text.suggestions import among
 
 DENIED = (401, 403, 404)
@@ -63,7 +63,7 @@ def publish(
     if not _TO.fullmatch(to):
         raise SettingError(f"--to: found {to!r}; expected NAMESPACE/PREFIX, such as my-group/nano.")
     names = _select(config, wanted, only)
-    _check_finished(config, names, results)
+    States(config, results).require_done(names, "Nothing was sent. Finish the recipe, then publish it.")
     hub, place = (None, folder) if folder else (Hub(private), Path())
     hidden = Private(config.entries.values(), results, {"HF_TOKEN": hub.key} if hub else {})
     with tempfile.TemporaryDirectory(prefix="proofmill-") as scratch:
@@ -111,18 +111,6 @@ def _select(config: Config, wanted: Sequence[str], only: Sequence[str]) -> list[
                 f"--only {name}: no artifact of {', '.join(wanted)}; expected one of {among(name, names)}"
             )
     return [name for name in names if name in only] if only else names
-
-
-def _check_finished(config: Config, names: Sequence[str], results: Path) -> None:
-    """Raise TableError with the tables that are missing or out of date."""
-    states = States(config, results)
-    due = {name: states[name].why for name in names if states[name].name != "done"}
-    if faults := [f"{name} ({'; '.join(why) or 'archived, not restored'})" for name, why in due.items()]:
-        more = f" and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
-        raise TableError(
-            f"{len(faults)} of {len(names)} tables to publish are not finished: {', '.join(faults[:SHOWN])}{more}; expected all "
-            "of them up to date with the configuration. Nothing was sent. Finish the recipe, then publish it."
-        )
 
 
 def _write(repository: Repository, folder: Path) -> str:
