@@ -125,6 +125,50 @@ def test_failure_is_an_object_with_its_messages(run, line):
     assert f"{error['type']}: " + "\n".join(error["messages"]) == code
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("", "plan", "config.yaml: has no recipe"),
+        ("", "show", "config.yaml: has no recipe"),
+        ("results: 3", "show problems/a", "results: found 3; expected the path of a folder"),
+        ("results: [a]", "gc", "results: found ['a']; expected the path of a folder"),
+        ("results: null", "check", "results: found None; expected the path of a folder"),
+    ],
+)
+def test_configuration_without_a_recipe_or_folder_is_such_a_failure(run, tmp_path, monkeypatch, text, line, said):
+    """Whatever the command needs of it first."""
+    monkeypatch.chdir(tmp_path)
+    Path("config.yaml").write_text(text)
+    code, out = run(f"{line} --json")
+    assert said in code and said in json.loads(out)["error"]["messages"][0]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("report --out missing/a.html", "missing/a.html: No such file or directory; expected"),
+        ("report --out results", "results: Is a directory; expected"),
+        ("report --out /dev/full", "proofmill report: No space left on device; expected"),
+    ],
+)
+def test_file_that_cannot_be_written_is_named(run, line, said):
+    """A fault of the file system is a message, too."""
+    assert f"SettingError: {said}" in run(line)[0]
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_without_room_is_a_message(built, words, unbuffered):
+    """Also if the last write is at exit."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": unbuffered}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "proofmill", "show", *words], cwd=built, env=environment, stdout=full, stderr=-1
+        )
+    assert done.returncode == 1 and done.stderr.startswith(b"SettingError: proofmill show: No space left")
+    assert b"Traceback" not in done.stderr and b"ignored" not in done.stderr
+
+
 def test_damage_is_a_fault_and_an_exit_code(run, built):
     """A flipped byte of a table makes `check` say so, and exit with 1."""
     table = built / "results/problems/old.parquet"

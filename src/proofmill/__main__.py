@@ -5,13 +5,14 @@ import os
 import signal
 import sys
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import proofmill
-from proofmill.schema.errors import ProofmillError
+from proofmill.schema.errors import ProofmillError, SettingError
 
 
 @dataclass(frozen=True)
@@ -126,12 +127,6 @@ def main() -> None:
         options.results = options.results or read_results_folder(options)
         options.run(options)
         sys.stdout.flush()
-    except ProofmillError as error:
-        if getattr(options, "json", False):
-            from proofmill.cli.config_options import print_json
-
-            print_json(options.command, {"error": {"type": type(error).__name__, "messages": str(error).split("\n")}})
-        sys.exit(f"{type(error).__name__}: {error}")
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except ModuleNotFoundError as error:
@@ -141,9 +136,36 @@ def main() -> None:
             f"proofmill {options.command}: {error.name} is not installed; expected the packages of the stages. Install "
             "them: pip install 'proofmill[pipeline]', or [cpu] or [gpu], which include vLLM (docs/library.md)."
         )
-    except BrokenPipeError:  # the reader, e.g. `head`, has closed the pipe; leave nothing to flush at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader, e.g. `head`, has closed the pipe
+        _drop_output()
         sys.exit(128 + signal.SIGPIPE)
+    except (ProofmillError, OSError) as error:
+        fault = error if isinstance(error, ProofmillError) else _describe(error, options.command)
+        with suppress(OSError):
+            if getattr(options, "json", False):
+                from proofmill.cli.config_options import print_json
+
+                print_json(
+                    options.command, {"error": {"type": type(fault).__name__, "messages": str(fault).split("\n")}}
+                )
+        _drop_output()
+        sys.exit(f"{type(fault).__name__}: {fault}")
+
+
+def _drop_output() -> None:
+    """Drop what standard output does not take, so that Python does not retry it at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _describe(error: OSError, command: str) -> SettingError:
+    """Return an error of the file system or of a connection as one with a message."""
+    return SettingError(
+        f"{error.filename or f'proofmill {command}'}: {error.strerror or error}; expected a file or address that can be read or "
+        "written. Name another one, or correct this one."
+    )
 
 
 def parser(names: Collection[str] = COMMANDS.keys()) -> argparse.ArgumentParser:

@@ -48,7 +48,24 @@ def read_results_folder(options: argparse.Namespace) -> Path:
 
     exists = Path("config.yaml").exists()
     files = _files(options) if exists else yaml_files.read(*getattr(options, "configfile", []))
-    return Path(files.get("results", "results"))
+    results = files.get("results", "results")
+    if not isinstance(results, str):
+        from proofmill.config.config import expand
+
+        expand(files)  # raises RecipeError; only then, because this module takes long to import
+    return Path(results)
+
+
+def default_recipe(config: Any) -> str:
+    """Return the first recipe, which is the target if none is named. Raises RecipeError without any."""
+    from proofmill.schema.errors import RecipeError
+
+    if not config.recipes:
+        raise RecipeError(
+            "config.yaml: has no recipe; expected one, such as `mine: {problems/sums: {source: arithmetic}}`. Add it; "
+            "`proofmill init FOLDER` writes a whole project."
+        )
+    return next(iter(config.recipes))
 
 
 def _files(options: argparse.Namespace) -> dict:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from proofmill.cli.config_options import add_configfile, read_config
+from proofmill.cli.config_options import add_configfile, default_recipe, read_config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ def run(options: argparse.Namespace) -> None:
     from proofmill.planning import data
 
     config = read_config(options)
-    needed = data.list_needed(config, data.artifacts(config, options.targets or [next(iter(config.recipes))]))
+    needed = data.list_needed(config, data.artifacts(config, options.targets or [default_recipe(config)]))
     if options.list:
         print("\n".join(data.lines(needed)))
     else:

@@ -5,7 +5,14 @@ import shutil
 import sys
 from typing import Any
 
-from proofmill.cli.config_options import add_configfile, add_json, is_artifact, print_result, read_config
+from proofmill.cli.config_options import (
+    add_configfile,
+    add_json,
+    default_recipe,
+    is_artifact,
+    print_result,
+    read_config,
+)
 from proofmill.schema.errors import SettingError
 
 
@@ -42,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
             f"--mean-length {options.mean_length:g}: is not such a share; expected one above 0 and up to 1. Change it."
         )
     config = read_config(options)
-    plan = RunPlan(config, options.target or next(iter(config.recipes)), options.results)
+    plan = RunPlan(config, options.target or default_recipe(config), options.results)
     if options.machine:
         check_fit(plan, options)
     else:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from proofmill.cli.config_options import add_configfile, read_config
+from proofmill.cli.config_options import add_configfile, default_recipe, read_config
 from proofmill.runtime.progress import log
 
 
@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> None:
     from proofmill.viewer import report
 
     config = read_config(options)
-    recipe = options.recipe or next(iter(config.recipes))
+    recipe = options.recipe or default_recipe(config)
     out = options.out or Path(f"{recipe}.html")
     out.write_text(report.write(config, recipe, options.results), encoding="utf-8")
     log("report", f"is in {out}")

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from proofmill.cli.config_options import add_configfile, add_json, is_artifact, print_json, read_config
+from proofmill.cli.config_options import add_configfile, add_json, default_recipe, is_artifact, print_json, read_config
 from proofmill.schema.errors import SettingError
 
 
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
 
     if not names or not all(map(is_artifact, names)):
         config = read_config(options)
-        names = [name for target in names or [next(iter(config.recipes))] for name in config.list_target(target)]
+        names = [name for target in names or [default_recipe(config)] for name in config.list_target(target)]
     if options.json:
         return print_json("show", {"artifacts": [to_data(name, options.results) for name in names]})
     print("\n".join(list_outputs(names, options.results)))
