@@ -71,6 +71,15 @@ def test_missing_answer_is_found(copy):
     assert outcome.state == "differs" and "no published output for a request to referee-1" in outcome.why
 
 
+def test_table_without_published_answers_is_taken(copy):
+    """A publication without answers does not differ; what needs no answers is compared."""
+    shutil.rmtree(copy / "results/calls")
+    outcomes = {outcome.name: outcome for outcome in reproduce(str(copy))}
+    assert {outcome.state for outcome in outcomes.values()} == {"equal", "taken"}
+    assert outcomes["grades/cold"].why == "its model outputs are not published"
+    assert outcomes["scores/small"].state == outcomes["problems/bench"].state == "equal"
+
+
 def test_tampered_table_is_found(copy):
     """A better grade in the published table, with a valid seal: the answers say otherwise, and so do the scores."""
     table = Table("grades/cold", copy / "results")

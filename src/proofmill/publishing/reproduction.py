@@ -8,7 +8,8 @@ tables follow from the answers alone. Nothing is written, and no model is called
 
 Differences from rerunning a published notebook:
 1. A derived value equals the published one exactly, or the first row that differs is named.
-2. Trainings and weights are not derived; their tables are taken as published. So are tables whose source is not here.
+2. Trainings and weights are not derived; their tables are taken as published. So are tables whose source or model outputs
+   are not here. If only some outputs are missing, the table differs.
 3. Prompts, revisions and versions that differ from those of the published table are named: they may change a digit.
 """
 
@@ -184,6 +185,8 @@ def derive(table: Table) -> Outcome:
         relaxed = {"max_unscored": 1.0} if hasattr(entry, "max_unscored") else {}  # limits decide no row
         import_module(f"proofmill.{table.kind}").main(replace(entry, **relaxed), job)
     except MissingAnswer as error:
+        if not any(records.any_rows(folder) for folder in (table.calls, *job.lenders)):
+            return Outcome(table.name, "taken", "its model outputs are not published", table.height)
         return Outcome(table.name, "differs", f"{error}{_differences(stamp)}", 0, 0)
     except (LookupError, TypeError, ValueError) as error:  # of a stamp that no version of proofmill wrote
         return Outcome(
