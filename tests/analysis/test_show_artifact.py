@@ -130,6 +130,21 @@ def test_long_texts_are_cut_in_a_table_and_whole_on_a_page(small):
     assert all(f"    {line}" in page for line in row["scheme"].splitlines())
 
 
+@pytest.mark.parametrize("words", ["show {} --row p", "show {} --columns statement tags", "why {} --row p"])
+def test_control_sequences_of_a_text_are_escaped(tmp_path, monkeypatch, capsys, words):
+    """A terminal neither obeys them nor shows text in another order."""
+    text = "\x1b[2JProve\xa0it\x9b31m \u202eneve\u202c\rnow."
+    mill = Mill(tmp_path, **{"problems/p": {"source": "arithmetic", "rows": 1}})
+    row = {**mill.make("problems/p").rows()[0], "problem": "p", "statement": text, "tags": [text]}
+    mill.table("problems/p").write([row], dict(mill.table("problems/p").stamp))
+    line = ["proofmill", *words.format("problems/p").split(), "--results", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", line)
+    command.main()
+    said = capsys.readouterr().out
+    assert "\\x1b[2JProve" in said and "\\u202eneve" in said
+    assert all(c == "\n" or c == "\xa0" or c.isprintable() for c in said)
+
+
 def test_first_rows_of_a_long_table_end_the_command_well(tmp_path):
     """Of 60,000 rows the first ones that a condition is true of: exit status 0, although the rest of the file is unread."""
     blank = dict.fromkeys(COLUMNS["grades"])

@@ -25,7 +25,14 @@ def print_result(options: argparse.Namespace, content: Mapping[str, Any], lines:
     if options.json:
         print_json(options.command, content)
     else:
-        print("\n".join(lines))
+        print_lines(lines)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines; a terminal would obey the control sequences in texts of models and sources, so they are escaped."""
+    from proofmill.schema.errors import escape_controls
+
+    print(escape_controls("\n".join(lines)))
 
 
 def print_json(command: str, content: Mapping[str, Any]) -> None:

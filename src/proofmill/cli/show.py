@@ -3,7 +3,15 @@
 import argparse
 from pathlib import Path
 
-from proofmill.cli.config_options import add_configfile, add_json, default_recipe, is_artifact, print_json, read_config
+from proofmill.cli.config_options import (
+    add_configfile,
+    add_json,
+    default_recipe,
+    is_artifact,
+    print_json,
+    print_lines,
+    read_config,
+)
 from proofmill.schema.errors import SettingError
 
 
@@ -40,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
         names = [name for target in names or [default_recipe(config)] for name in config.list_target(target)]
     if options.json:
         return print_json("show", {"artifacts": [to_data(name, options.results) for name in names]})
-    print("\n".join(list_outputs(names, options.results)))
+    print_lines(list_outputs(names, options.results))
 
 
 def _selects_rows(options: argparse.Namespace) -> bool:
@@ -68,8 +76,8 @@ def _show_one(options: argparse.Namespace) -> None:
         print_json("show", {"artifacts": [{**to_data(table.name, options.results), **shown}]})
     elif rows is None:
         facts = show_artifact.facts(table) if table.path.exists() else ()
-        print("\n".join([*facts, *list_outputs([table.name], options.results)]))
+        print_lines([*facts, *list_outputs([table.name], options.results)])
     elif options.row is not None:
-        print("\n".join(show_artifact.as_page(rows.to_dicts()[0])))
+        print_lines(show_artifact.as_page(rows.to_dicts()[0]))
     else:
-        print(show_artifact.as_table(rows))
+        print_lines([show_artifact.as_table(rows)])

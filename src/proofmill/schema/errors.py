@@ -16,6 +16,7 @@ A message has the form `<where>: <found>; expected <what>. <What to do>.` Quoted
 control characters.
 """
 
+import unicodedata
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
@@ -82,6 +83,12 @@ class SandboxError(ServiceError):
 def escape(text: str) -> str:
     """Escape all characters that cannot be printed, including line ends, as Python does."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def escape_controls(text: str) -> str:
+    """Escape the characters that a terminal would not print but obey, which move, color or reorder text."""
+    kept = (c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs" for c in text)
+    return "".join(c if keep else escape(c) for c, keep in zip(text, kept, strict=True))
 
 
 def short(text: str) -> str:
