@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -228,6 +229,28 @@ def test_command_keeps_what_a_second_configuration_made_until_it_is_forgotten(ma
         gc("--forget", "other.yaml")
     gc("--forget", "mine.yaml")
     assert "kept for" not in gc("--delete", "--journals") and not made.table("schemes/s").calls.exists()
+
+
+def test_record_is_known_where_the_project_was_moved_and_only_others_are_forgotten(made, monkeypatch, tmp_path):
+    """Moved with its results, a project finds its record; of records with its title, only those of others go."""
+    book = expand({"r": {"api/referee": REFEREE, **ENTRIES}})
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    monkeypatch.chdir(old)
+    results = Path("results")
+    configurations.note(book, results, ["config.yaml"])
+    old.rename(new)
+    monkeypatch.chdir(new)
+    assert list(configurations.others(results, ["config.yaml"])) == []
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    configurations.note(book, new / "results", ["config.yaml"])
+    monkeypatch.chdir(new)
+    (other,) = configurations.others(results, ["config.yaml"])
+    configurations.forget(results, ["config.yaml"], other.title)
+    assert list((results / configurations.FOLDER).iterdir()) == [configurations.place(results, ["config.yaml"])]
+    with pytest.raises(SettingError, match="no such configuration"):
+        configurations.forget(results, ["config.yaml"], "config.yaml")
 
 
 @pytest.mark.sampled(5)

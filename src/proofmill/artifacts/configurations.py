@@ -42,9 +42,14 @@ def in_stamp(stamp: Mapping[str, Any]) -> str:
 
 
 def place(results: Path, files: Iterable[str | Path], overrides: Mapping[str, Any] | None = None) -> Path:
-    """Return the path of the record of these files, with `overrides` from a command line merged onto them."""
+    """Return the path of the record of these files, with `overrides` from a command line merged onto them.
+
+    It is the same after project and results folder were moved or copied together, and differs for two projects that
+    share a results folder.
+    """
+    relative = [os.path.relpath(file, results.resolve()) for file in files]
     chosen = {key: value for key, value in (overrides or {}).items() if key not in SETTINGS}
-    return results / FOLDER / f"{digest([str(Path(file).absolute()) for file in files], chosen)}.json"
+    return results / FOLDER / f"{digest(relative, chosen)}.json"
 
 
 def note(
@@ -69,15 +74,18 @@ def others(results: Path, files: Iterable[str | Path]) -> Iterator[Configuration
             yield _read(path)
 
 
-def forget(results: Path, title: str) -> None:
-    """Remove the record of a configuration. Raises SettingError if none has this title."""
-    known = {_read(path).title: path for path in sorted((results / FOLDER).glob("*.json"))}
-    if title not in known:
+def forget(results: Path, files: Iterable[str | Path], title: str) -> None:
+    """Remove the records with this title, except that of these files. Raises SettingError if no record has it."""
+    own = place(results, files)
+    known = [(path, _read(path).title) for path in sorted((results / FOLDER).glob("*.json")) if path != own]
+    if not (paths := [path for path, each in known if each == title]):
         raise SettingError(
-            f"--forget {title}: no such configuration; expected one of {among(title, [*known])} Run `proofmill gc` to list them."
+            f"--forget {title}: no such configuration; expected one of {among(title, [each for _, each in known])} Run `proofmill gc` "
+            "to list them."
         )
-    known[title].unlink()
-    durable.sync_name(known[title])
+    for path in paths:
+        path.unlink()
+    durable.sync_name(paths[0])
 
 
 def _read(path: Path) -> Configuration:

@@ -25,12 +25,13 @@ def run(options: argparse.Namespace) -> None:
     from proofmill.artifacts import configurations
     from proofmill.artifacts.maintenance import garbage
 
+    files = ["config.yaml", *options.configfile]
     if options.forget:
-        configurations.forget(options.results, options.forget)
+        configurations.forget(options.results, files, options.forget)
         return print_result(options, {"forgotten": options.forget}, [f"forgotten: {options.forget}"])
     sorts = garbage.SORTS if options.journals else garbage.SORTS[:-1]
     config = read_config(options, drafts=False)
-    others = list(configurations.others(options.results, ["config.yaml", *options.configfile]))
+    others = list(configurations.others(options.results, files))
     unused = garbage.find_unused(config, options.results, sorts, others)
     held = garbage.list_held_by_others(config, options.results, sorts, others)
     report = garbage.report(unused, options.delete, held)  # before deleting: it has the sizes
