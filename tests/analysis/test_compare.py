@@ -302,6 +302,15 @@ def test_several_metrics_are_listed_and_one_is_chosen():
     assert [log["metric"] for log in both["logs"]] == ["em", "exact_match,strict-match", "exact_match,last-number"]
 
 
+def test_metric_of_own_tables_is_their_grade(small):
+    """Another one is refused, unless it is meant for the other logs."""
+    path = small.table("grades/cold").path
+    assert [log["metric"] for log in compare([path, path], ["grade"])["logs"]] == ["grade"] * 2
+    for paths, metrics in (([path, path], ["reward"]), ([path, LOGS / "lighteval-small"], ["em", "em"])):
+        with pytest.raises(SettingError, match=r"cold.parquet: no metric `.*`; expected one of grade"):
+            compare(paths, metrics)
+
+
 def test_metric_without_bounds_has_no_range(tmp_path):
     """Lengths are not between 0 and 1, so they have no bounds; --max-points states some, and refuses what exceeds them."""
     paths = [LOGS / "verifiers-large", LOGS / "verifiers-small"]

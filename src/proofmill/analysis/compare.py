@@ -108,7 +108,8 @@ def _read(paths: Sequence[Path], metrics: Sequence[str]) -> list[ComparedLog]:
         raise SettingError(f"compare: {fault} ({listed}); expected --metric with one for all logs, or one for each.")
     names = (list(metrics) or shared) * (len(logs) if len(metrics) < 2 else 1)
     for log, name in zip(logs, names, strict=True):
-        if log.program != OWN and name not in log.metrics:
+        for_it = log.program != OWN or len(metrics) > 1 or not foreign  # else it is that of the other logs
+        if for_it and name not in log.metrics:
             raise SettingError(f"{log.path}: no metric `{name}`; expected one of {list_names(log.metrics)} (--metric).")
     return [
         ComparedLog(label, log, *(("grade", log.attempts) if log.program == OWN else (name, log.score(name))))
