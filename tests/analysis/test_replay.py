@@ -70,7 +70,7 @@ def stored(results, steps, name="grpo/x", without=(), written=pl.DataFrame.clone
 
     `written` changes the rollouts before they are written.
     """
-    made = entry_from("grpo", {**ENTRY, **entry})
+    made = entry_from("grpo", {**ENTRY, **{key.replace("_", "-"): value for key, value in entry.items()}})
     rows = []
     for step, groups in enumerate(steps, 1):
         rewards = [[None if (r := reward(a, made.unscored)) is None else float(r) for a in group] for group in groups]
@@ -195,6 +195,11 @@ def test_replay_of_a_trained_run_is_the_run(small, monkeypatch, name, rewards, m
     assert "0 of 6 groups change" in shown(found)
     assert found.again.unscored_PG.any() and np.count_nonzero(found.recorded_PG) > 12
     assert found.now.advantages_PG == pytest.approx(found.recorded_PG, abs=1e-5)
+    asked = {row["statement"]: row["solution"] for row in made.table("problems/train").rows("statement", "solution")}
+    submissions = [
+        each.submission for group in replay.RescoredRun(name, small.results).groups() for each in group.rollouts
+    ]
+    assert submissions and all(asked[each.statement] == each.reference for each in submissions)
 
 
 def test_replay_by_grades_of_a_trained_runs_rollouts_finds_them_all(small):

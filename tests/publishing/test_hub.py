@@ -701,11 +701,12 @@ def test_key_is_recognized_by_its_form(finished, hub, key):
 @pytest.mark.parametrize("column", ["statement", "tags"])
 def test_key_at_the_beginning_of_a_text_is_found(finished, hub, column):
     """Whatever the row before ends in, and also if it is a line of a stamp."""
-    in_column = {"statement": KEY} if column == "statement" else {"tags": ["plain", KEY]}
+    key = "hf_" + "Ab3" * 12
+    in_column = {"statement": key} if column == "statement" else {"tags": ["plain", key]}
     with pytest.raises(TableError, match=f"problems/rows: column `{column}`"):
         publish(finished({"problems/rows": {"rows": [problem(statement="What is 1+1"), problem("b", **in_column)]}}))
     with pytest.raises(TableError, match="problems/rows: the stamp"):
-        publish(finished({"problems/rows": {"rows": [problem()], "notices": [f"from\n{KEY}"]}}))
+        publish(finished({"problems/rows": {"rows": [problem()], "notices": [f"from\n{key}"]}}))
 
 
 def test_mathematics_is_not_a_key(finished, hub, monkeypatch):

@@ -34,7 +34,7 @@ from proofmill.analysis import _comparison
 from proofmill.artifacts.checked_parquet import writer
 from proofmill.artifacts.tables import Table
 from proofmill.config.entry_values import entry_from
-from proofmill.graders.submissions import Submission
+from proofmill.graders.submissions import OF_PROBLEM, Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.rewards.rewards import REWARDS, Rollout, RolloutGroup, weight
 from proofmill.runtime import durable
@@ -109,15 +109,23 @@ class RescoredRun:
                 f"{self.path}: its groups differ in size or are torn apart; expected {self.entry.group_size} attempts one after "
                 f"another for each step and group. {again}"
             )
+        problems = table.other(self.entry.problems)
+        known = problems.path.exists() and problems.content == table.stamp["parents"].get(problems.name)
+        rows = problems.rows("problem", *OF_PROBLEM) if known and "problem" in columns else ()
+        self.problems = {row["problem"]: row for row in rows}  # for rewards that read them; empty if the table changed
         self.size = int(runs["len"][0])
         self.step_P = self.frame["step"].to_numpy()[:: self.size]
 
     def groups(self, verdicts: Verdicts | None = None) -> Iterator[RolloutGroup]:
         """Yield the groups with their texts, read in batches; with the recorded verdicts or with `verdicts`."""
         with parquet.ParquetFile(self.path) as file:
-            batches = file.iter_batches(batch_size=AT_ONCE, columns=["rollout", *WRITTEN])
+            batches = file.iter_batches(
+                batch_size=AT_ONCE, columns=["rollout", *["problem"] * bool(self.problems), *WRITTEN]
+            )
             rows = (row for batch in batches for row in batch.to_pylist())
-            while group := [_rollout(row, verdicts) for row in islice(rows, self.size)]:
+            while group := [
+                _rollout(row, self.problems.get(row.get("problem"), {}), verdicts) for row in islice(rows, self.size)
+            ]:
                 yield RolloutGroup(group, self.entry.max_tokens)
 
     def column(self, name: str) -> np.ndarray:
@@ -151,13 +159,21 @@ class RescoredRun:
         return RescoredReward.weigh(self, terms, {**computed, **preferred})
 
 
-def _rollout(row: Mapping[str, Any], verdicts: Verdicts | None) -> Rollout:
+def _rollout(row: Mapping[str, Any], problem: Mapping[str, Any], verdicts: Verdicts | None) -> Rollout:
     own = Verdict(row["grade"], row["max_points"] or 0, row["reason"])
     verdict = (
         own if verdicts is None else verdicts.get(row["rollout"], replace(own, grade=None, reason=Reason.NOT_GRADED))
     )
     return Rollout(
-        Submission("", None, None, row["text"] or "", stop_reason=row["stop_reason"]),
+        Submission(
+            problem.get("statement", ""),
+            problem.get("answer"),
+            None,
+            row["text"] or "",
+            stop_reason=row["stop_reason"],
+            reference=problem.get("solution"),
+            question_type=problem.get("question_type") or "proof",
+        ),
         verdict,
         row["tokens"],
         row["reference_tokens"],
