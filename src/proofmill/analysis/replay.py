@@ -123,10 +123,21 @@ class RescoredRun:
                 batch_size=AT_ONCE, columns=["rollout", *["problem"] * bool(self.problems), *WRITTEN]
             )
             rows = (row for batch in batches for row in batch.to_pylist())
-            while group := [
-                _rollout(row, self.problems.get(row.get("problem"), {}), verdicts) for row in islice(rows, self.size)
-            ]:
+            while group := [self._rollout(row, verdicts) for row in islice(rows, self.size)]:
                 yield RolloutGroup(group, self.entry.max_tokens)
+
+    def _rollout(self, row: Mapping[str, Any], verdicts: Verdicts | None) -> Rollout:
+        problem, own = (
+            self.problems.get(row.get("problem"), {}),
+            Verdict(row["grade"], row["max_points"] or 0, row["reason"]),
+        )
+        unknown = replace(own, grade=None, reason=Reason.NOT_GRADED)
+        submission = Submission(
+            problem.get("statement", ""), problem.get("answer"), None, row["text"] or "", stop_reason=row["stop_reason"],
+            reference=problem.get("solution"), question_type=problem.get("question_type") or "proof",
+        )  # fmt: skip
+        verdict = own if verdicts is None else verdicts.get(row["rollout"], unknown)
+        return Rollout(submission, verdict, row["tokens"], row["reference_tokens"])
 
     def column(self, name: str) -> np.ndarray:
         """Read a numeric column N; NaN for null."""
@@ -157,27 +168,6 @@ class RescoredRun:
         preferred = {name: self.column(f"reward_{name}") for name in terms.rewards if name in self.preferences}
         computed = {name: np.array(values, dtype=float) for name, values in values_by_name.items()}
         return RescoredReward.weigh(self, terms, {**computed, **preferred})
-
-
-def _rollout(row: Mapping[str, Any], problem: Mapping[str, Any], verdicts: Verdicts | None) -> Rollout:
-    own = Verdict(row["grade"], row["max_points"] or 0, row["reason"])
-    verdict = (
-        own if verdicts is None else verdicts.get(row["rollout"], replace(own, grade=None, reason=Reason.NOT_GRADED))
-    )
-    return Rollout(
-        Submission(
-            problem.get("statement", ""),
-            problem.get("answer"),
-            None,
-            row["text"] or "",
-            stop_reason=row["stop_reason"],
-            reference=problem.get("solution"),
-            question_type=problem.get("question_type") or "proof",
-        ),
-        verdict,
-        row["tokens"],
-        row["reference_tokens"],
-    )
 
 
 @dataclass(frozen=True)
