@@ -7,7 +7,10 @@ import sys
 import pytest
 import yaml
 
+from mill import Mill
+from proofmill.artifacts.states import States
 from proofmill.cli import selftest
+from proofmill.config.config import expand
 from proofmill.planning.machines import GPUS
 from proofmill.schema.errors import SettingError
 
@@ -54,9 +57,10 @@ def test_checks_of_gpus_fit_them_and_have_planned_seconds(tmp_path, monkeypatch,
     """On every known GPU each check has a range of seconds to compare with, of minutes in all; a lone process sees one GPU."""
     checks = [check for check in selftest.CHECKS if check.gpus <= gpus]
     selftest._write(tmp_path, checks, gpus)
+    config = expand(yaml.safe_load((tmp_path / "config.yaml").read_text()))
     for name in GPUS:
         monkeypatch.setattr(selftest, "_name_gpu", lambda name=name: name)
-        planned = selftest._plan(tmp_path, gpus)
+        planned = selftest._plan(config, gpus)
         assert {*planned} == {check.name for check in checks} - {"grpo/transformers"}
         assert all(0 < low < high for low, high in planned.values()) and sum(low for low, _ in planned.values()) < 300
     site = yaml.safe_load((tmp_path / "site.yaml").read_text())
@@ -69,11 +73,25 @@ def test_report_has_the_last_line_of_a_failed_check(tmp_path):
     log = tmp_path / "results/grpo/vllm.log"
     log.parent.mkdir(parents=True)
     log.write_text("12:00:00  starts\n12:00:01  RuntimeError: no kernel image is available\n\n")
+    selftest._write(tmp_path, selftest.CHECKS, 0)
+    config = expand(yaml.safe_load((tmp_path / "config.yaml").read_text()))
     (check,) = (check for check in selftest.CHECKS if check.name == "grpo/vllm")
-    found = selftest._read(check, tmp_path, selftest.CHECKS, None)
+    found = selftest._read(check, States(config, tmp_path / "results"), None)
     assert found["outcome"] == "failed"
     report = "\n".join(selftest._lines("H100", 2, [found]))
     assert "grpo/vllm          failed   GRPO, vLLM in the same process: 12:00:01  RuntimeError: no kernel" in report
+
+
+def test_table_of_other_settings_is_no_passed_check(tmp_path):
+    """After a test of the CPU, a failed test of GPUs in the same folder is not taken for passed."""
+    entries = {"problems/selftest": {"source": "arithmetic", "rows": 256}}
+    mill = Mill(tmp_path / "results", **entries)
+    mill.make("problems/selftest")
+    check = selftest.Check("problems/selftest", "problems")
+    assert selftest._read(check, States(mill.config, mill.results), None)["outcome"] == "passed"
+    selftest._write(tmp_path, selftest.CHECKS, 1)
+    config = expand(yaml.safe_load((tmp_path / "config.yaml").read_text()))
+    assert selftest._read(check, States(config, mill.results), None)["outcome"] == "failed"
 
 
 def test_report_compares_a_passed_check_with_the_plan():

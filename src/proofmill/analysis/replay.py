@@ -38,7 +38,7 @@ from proofmill.graders.submissions import OF_PROBLEM, Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.rewards.rewards import REWARDS, Rollout, RolloutGroup, weight
 from proofmill.runtime import durable
-from proofmill.runtime.progress import Progress
+from proofmill.runtime.progress import Progress, log
 from proofmill.schema.errors import SettingError, TableError
 from proofmill.schema.kinds import ROLLOUTS
 from proofmill.schema.names import kind_of
@@ -112,7 +112,9 @@ class RescoredRun:
         problems = table.other(self.entry.problems)
         known = problems.path.exists() and problems.content == table.stamp["parents"].get(problems.name)
         rows = problems.rows("problem", *OF_PROBLEM) if known and "problem" in columns else ()
-        self.problems = {row["problem"]: row for row in rows}  # for rewards that read them; empty if the table changed
+        self.problems = {row["problem"]: row for row in rows}
+        if not self.problems:
+            log(name, f"{problems.name} is not as in the run: rewards get no statement, answer and reference solution")
         self.size = int(runs["len"][0])
         self.step_P = self.frame["step"].to_numpy()[:: self.size]
 

@@ -7,17 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from proofmill.artifacts.tables import Table
 from proofmill.cli.config_options import add_json, print_result
+from proofmill.runtime.cluster import site_resources
 from proofmill.schema.errors import SettingError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 
-LAUNCH = "python -m proofmill.runtime.cluster.launching"
+if TYPE_CHECKING:
+    from proofmill.artifacts.states import States
+    from proofmill.config.config import Config
+
+LAUNCH = f"{site_resources.LAUNCH} proofmill.runtime.cluster.launching"
 RECIPE = "selftest"
 STEPS = {"cpu": {"sft": 4, "grpo": 4}, "gpu": {"sft": 100, "grpo": 8}}
 WRITTEN = {"cpu": 32, "gpu": 512}  # tokens of an attempt
@@ -74,6 +78,10 @@ def run(options: argparse.Namespace) -> None:
     """Run the checks and print a report; exit with 1 if one failed."""
     import torch
 
+    from proofmill.artifacts.states import States
+    from proofmill.config import yaml_files
+    from proofmill.config.config import expand
+
     gpus = torch.cuda.device_count() if options.gpu else 0
     if options.gpu and not gpus:
         raise SettingError(
@@ -84,8 +92,9 @@ def run(options: argparse.Namespace) -> None:
     _write(options.folder, checks, gpus)
     command = [sys.executable, "-m", "snakemake", "--workflow-profile", "gpus", "--", RECIPE]
     subprocess.run(command, cwd=options.folder, stdout=sys.stderr, check=False)
-    planned = _plan(options.folder, gpus)
-    found = [_read(check, options.folder, checks, planned.get(check.name)) for check in CHECKS]
+    config = expand(yaml_files.read(str(options.folder / "config.yaml")))
+    planned, states = _plan(config, gpus), States(config, options.folder / "results")
+    found = [_read(check, states if check in checks else None, planned.get(check.name)) for check in CHECKS]
     machine = _name_gpu() if gpus else "cpu"
     print_result(options, {"machine": machine, "gpus": gpus, "checks": found}, _lines(machine, gpus, found))
     if any(check["outcome"] == "failed" for check in found):
@@ -130,17 +139,15 @@ def _write(folder: Path, checks: Sequence[Check], gpus: int) -> None:
     (folder / "site.yaml").write_text(yaml.safe_dump(site, sort_keys=False), encoding="utf-8")
 
 
-def _plan(folder: Path, gpus: int) -> dict[str, list[float]]:
+def _plan(config: "Config", gpus: int) -> dict[str, list[float]]:
     """Return the seconds that a plan expects of each check: at the fast and at the slow end. None are known of a CPU."""
-    from proofmill.config import yaml_files
-    from proofmill.config.config import expand
     from proofmill.planning.feasibility import Feasibility
     from proofmill.planning.machines import machine
     from proofmill.planning.plan import RunPlan
 
     if not gpus:
         return {}
-    plan = RunPlan(expand(yaml_files.read(str(folder / "config.yaml"))), RECIPE, folder / "nothing is finished here")
+    plan = RunPlan(config, RECIPE, Path("nothing is finished here"))
     seconds: dict[str, list[float]] = {}
     for check in CHECKS:
         verdicts = Feasibility(plan, machine(f"{check.gpus}x{_name_gpu()}")).verdicts
@@ -161,13 +168,18 @@ def _name_gpu() -> str:
     return next(named, f"{round(properties.total_memory / GB)}GB")
 
 
-def _read(check: Check, folder: Path, checks: Sequence[Check], planned: Sequence[float] | None) -> dict[str, Any]:
-    """Return what a check took, or why it failed or did not run; bytes are those of a training step on one device."""
-    table = Table(check.name, folder / "results")
+def _read(check: Check, states: "States | None", planned: Sequence[float] | None) -> dict[str, Any]:
+    """Return what a check took, or why it failed; without states it did not run.
+
+    A table of other settings, such as those of a CPU, does not count. Bytes are those of a training step on one device.
+    """
+    from proofmill.artifacts.tables import Table
+
     found: dict[str, Any] = {"check": check.name, "about": check.about, "outcome": "passed", "why": ""}
-    if check not in checks:
+    if states is None:
         return {**found, "outcome": "not run", "why": f"needs {check.gpus} GPUs"}
-    if not table.path.exists():
+    table = Table(check.name, states.results)
+    if states[check.name].name != "done":
         lines = table.log.read_text(encoding="utf-8").splitlines() if table.log.exists() else []
         return {**found, "outcome": "failed", "why": next((line for line in reversed(lines) if line.strip()), "no log")}
     stamp = table.stamp

@@ -161,9 +161,8 @@ class Package:
 
     @property
     def name(self) -> str:
-        return (
-            re.sub(r"\W+", "_", f"proofmill_{self.aim.name}").strip("_").lower()
-        )  # pip refuses a name that ends in `_`
+        words = re.sub(r"\W+", "_", f"proofmill_{self.aim.name}").lower()
+        return words.strip("_")  # pip refuses a name that ends in `_`
 
     def contents(self) -> dict[str, bytes]:
         """Return all files by path. Raises TableError if one has a key of this environment."""

@@ -120,14 +120,14 @@ def _sheet(title: str, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _format_part(row: Row | None, problems: int) -> str:
-    """Return the text of a cell, with its number of problems if the metric leaves some of `problems` out."""
-    left_out = (
-        row is not None
-        and row["value"] is not None
-        and row["n_above_zero"] is not None
-        and row["n_problems"] < problems
-    )
-    return f"{format_cell(row)} at {row['n_problems']:,}" if row and left_out else format_cell(row)
+    """Return the text of a cell, with its number of problems if the metric leaves some of `problems` out.
+
+    Metrics of other attempts, such as tokens of correct ones, leave problems out by their meaning.
+    """
+    text = format_cell(row)
+    if row is None or row["value"] is None or row["n_above_zero"] is None or row["n_problems"] >= problems:
+        return text
+    return f"{text} at {row['n_problems']:,}"
 
 
 def _format_few(rows: Iterable[Row]) -> str:

@@ -2,8 +2,9 @@
 
 Format: https://huggingface.co/docs/hub/eval-results.
 
-Only avg@k at a whole dataset of the hub at a pinned commit is written, in percent of the points: a part of a benchmark
-under the name of the whole would be another number than it seems. Intervals and settings are in the notes.
+Only avg@k at a whole split of a dataset of the hub (`id`) at a pinned commit is written, in percent of the points: a part
+of a benchmark under the name of the whole would be another number than it seems. Split, interval and settings are in the
+notes.
 """
 
 import re
@@ -13,33 +14,31 @@ from typing import Any
 import yaml
 
 from proofmill.artifacts.tables import Table
-from proofmill.public_data import registry
 from proofmill.schema.entries.problem_entries import Problems
 
 _AVERAGE = re.compile(r"avg@\d+")
 
 
-def of_row(row: Mapping[str, Any], max_points: float, benchmark: Table, entry: Problems, url: str) -> dict | None:
-    """Return the entry of one row of scores, or None if it is no average over a whole dataset of the hub.
+def counts(row: Mapping[str, Any], entry: Problems, benchmark: Table) -> bool:
+    """Return whether a row of scores is an average over a whole split; `benchmark` is the table of its problems."""
+    is_part = entry.rows or entry.every > 1 or entry.where or entry.also
+    is_average = row["value"] is not None and not row["baseline"] and _AVERAGE.fullmatch(row["metric"])
+    return bool(entry.id and is_average and not is_part) and {*benchmark.stamp["counts"]} == {"kept"}
 
-    `benchmark` is the table of the row's problems with its entry, `url` the address of the published scores.
-    """
+
+def of_row(row: Mapping[str, Any], max_points: float, entry: Problems, url: str) -> dict[str, Any]:
+    """Return the result of a row that counts; `entry` is that of its problems, `url` the address of the scores."""
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
-    address = registry.parse(entry.path) if entry.path and registry.is_public(entry.path) else None
-    id, commit = (entry.id, entry.commit) if entry.id else (address.repository, address.commit) if address else ("", "")
-    is_part = entry.rows or entry.every > 1 or entry.where or entry.also or {*benchmark.stamp["counts"]} != {"kept"}
-    if not id or is_part or row["value"] is None or row["baseline"] or not _AVERAGE.fullmatch(row["metric"]):
-        return None
     percent = 100 / max_points
     interval = "" if row["low"] is None else f", interval {percent * row['low']:.1f} to {percent * row['high']:.1f}"
     (result,) = eval_result_entries_to_yaml(
         [
             EvalResultEntry(
-                dataset_id=id,
+                dataset_id=str(entry.id),
                 task_id=entry.subset or "default",
                 value=round(percent * row["value"], 2),
-                dataset_revision=commit,
+                dataset_revision=entry.commit,
                 source_url=url,
                 source_name="proofmill",
                 notes=f"{row['metric']} in percent of the points{interval}, {row['n']} attempts at {row['n_problems']} problems, "

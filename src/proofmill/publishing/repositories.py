@@ -153,15 +153,16 @@ class Publication:
         entries = self.config.entries
         graded = [(entries[entries[grades].responses].problems, grades) for grades in entries[row["table"]].grades]
         graded = [(problems, grades) for problems, grades in graded if without_seed(problems) == row["problems"]]
-        scales = {
-            grade["max_points"] for _, grades in graded for grade in Table(grades, self.results).rows("max_points")
-        }
-        benchmarks = {problems for problems, _ in graded}
-        if len(benchmarks) != 1 or len(scales) != 1:
+        if len(benchmarks := {problems for problems, _ in graded}) != 1:
             return None
-        (problems,), (points,) = benchmarks, scales
+        (problems,) = benchmarks
+        if not eval_results.counts(row, entries[problems], Table(problems, self.results)):
+            return None
+        points = [Table(grades, self.results).rows("max_points") for _, grades in graded]
+        if len(scales := {grade["max_points"] for some in points for grade in some}) != 1:
+            return None
         url = f"https://huggingface.co/datasets/{self.tables_id}"
-        return eval_results.of_row(row, points, Table(problems, self.results), entries[problems], url)
+        return eval_results.of_row(row, scales.pop(), entries[problems], url)
 
 
 def _check_id(id: str) -> None:
