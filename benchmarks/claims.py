@@ -30,9 +30,9 @@ from proofmill.schema.names import without_seed
 from proofmill.viewer.curves import pictures
 
 PAGE = seeds.ROOT / "docs/claims.md"
-RECIPE, IDLE, SMOL = "nano-claims", "nano-idle", "smol-seeds"
+RECIPE, IDLE, RETIRED, SMOL = "nano-claims", "nano-idle", "nano-retired", "smol-seeds"
 RECIPES = (
-    *(RECIPE, "nano-staleness", "nano-tuning", "nano-taught", "nano-taught-tuning", "smol-taught", IDLE, SMOL),
+    *(RECIPE, "nano-staleness", "nano-tuning", "nano-taught", "nano-taught-tuning", "smol-taught", IDLE, RETIRED, SMOL),
     *verifiers.STUDIES,
 )
 WAYS, ATTEMPTS, REWARDS = "scores/claims-ways-seeds", "scores/claims-attempts-seeds", "scores/claims-rewards-seeds"
@@ -63,7 +63,7 @@ class Results:
                 self.groups[name] = groups = seeds.group(tables, entry)
                 self.rows[name], settled = scores.score_groups(groups, entry)
                 self.settled[name] = {claim.name: claim.to_stamp() for claim in settled}
-        for recipe in (RECIPE, IDLE, *verifiers.STUDIES):
+        for recipe in (RECIPE, IDLE, RETIRED, *verifiers.STUDIES):
             known = {*self.curves}  # trainings of several recipes count once
             for point in seeds.read_trainings(recipe, folder):
                 if (key := (without_seed(point["name"]), point["metric"])) not in known:
@@ -266,25 +266,29 @@ def list_unscored(*names: str) -> Callable[[Results], Iterator[str]]:
     return lines
 
 
-def list_idle(results: Results) -> Iterator[str]:
-    """Yield how many groups had no signal in each third of two trainings, before and after replacement."""
-    lines = []
-    for name, metric in (("grpo/nano", SILENT), ("grpo/replaced", SILENT), ("grpo/replaced", "idle/left")):
-        if runs := results.curve(name, metric):
-            shares = [[value for _, value in run] for run in runs]
-            thirds = [
-                fmean(
-                    fmean(run[(start := place * len(run) // 3) : max(start + 1, (place + 1) * len(run) // 3)])
-                    for run in shares
-                )
-                for place in range(3)
-            ]
-            shown = " | ".join(f"{share:.1%}" for share in thirds)
-            what = "after replacement" if metric != SILENT else "as drawn"
-            lines.append(f"| `{name}` | {what} | {shown} | {results.total(name, seeds.ATTEMPTS):,.0f} |")
-    if lines:
-        yield "| training | idle groups | first third | second | last | rollouts |"
-        yield from ("|---|---|---|---|---|---|", *lines)
+def list_idle(*trainings: tuple[str, str]) -> Callable[[Results], Iterator[str]]:
+    """Return a function that yields a metric of idle groups in each third of these trainings."""
+
+    def lines(results: Results) -> Iterator[str]:
+        rows = []
+        for name, metric in trainings:
+            if runs := results.curve(name, metric):
+                shares = [[value for _, value in run] for run in runs]
+                thirds = [
+                    fmean(
+                        fmean(run[(start := place * len(run) // 3) : max(start + 1, (place + 1) * len(run) // 3)])
+                        for run in shares
+                    )
+                    for place in range(3)
+                ]
+                shown = " | ".join(f"{share:.1%}" for share in thirds)
+                what = "after replacement" if metric != SILENT else "as drawn"
+                rows.append(f"| `{name}` | {what} | {shown} | {results.total(name, seeds.ATTEMPTS):,.0f} |")
+        if rows:
+            yield "| training | idle groups | first third | second | last | rollouts |"
+            yield from ("|---|---|---|---|---|---|", *rows)
+
+    return lines
 
 
 PROVERS = {  # of each study: trainings that a trained judge rewards
@@ -346,7 +350,9 @@ BLOCKS: dict[str, Callable[[Results], Iterator[str]]] = {
     "taught": list_claims_of("scores/claims-taught-seeds"),
     "smol-taught": list_claims_of(TAUGHT),
     "idle": list_claims_of("scores/claims-idle-seeds"),
-    "idle-groups": list_idle,
+    "idle-groups": list_idle(("grpo/nano", SILENT), ("grpo/replaced", SILENT), ("grpo/replaced", "idle/left")),
+    "retired": list_claims_of("scores/claims-retired-seeds"),
+    "retired-groups": list_idle(("grpo/nano", SILENT), ("grpo/retired", SILENT)),
     "verifier": list_claims_of("scores/claims-verifier-seeds"),
     "verifier-agreement": list_verdicts(verifiers.list_agreement, "verifier-nano"),
     "verifier-errors": list_verdicts(verifiers.list_errors, "verifier-nano"),

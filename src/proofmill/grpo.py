@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from proofmill.artifacts.jobs import Job, run
-from proofmill.artifacts.joins import schemes_of
+from proofmill.artifacts.joins import mean_grades, schemes_of
 from proofmill.calls import records
 from proofmill.calls.calls import MANY, Asker, Spent
 from proofmill.calls.stream import Stream
@@ -251,6 +251,14 @@ def attempts_at(entry: Grpo, job: Job, tokenizer: Any) -> Any:
     from datasets import Dataset
 
     rows = problems.read(job, entry.problems, entry.grader, entry.schemes, entry.prompt, tokenizer)
+    if entry.retires:
+        known = dict(mean_grades(job.parent(entry.known_grades))) if entry.known_grades else {}
+        rows = [{**row, "known_grade": known.get(row["problem"])} for row in rows]
+        if known and not any(row["known_grade"] is not None for row in rows):
+            raise TableError(
+                f"{entry.known_grades}: has no grade of a problem of {entry.problems}; expected grades of attempts at them. "
+                "Name another table as `known-grades`, or remove it."
+            )
     needed = entry.problems_per_step * entry.mini_batches // (entry.summaries if entry.summarizer else 1)
     if len(rows) < needed:
         raise TableError(

@@ -266,9 +266,7 @@ def _rates(entry: Problems, job: Job) -> Values:
     """Return the mean grade of each problem as a share of all points, over its graded attempts."""
     if entry.grades is None:
         return Values()
-    graded = job.parent(entry.grades).scan().filter(pl.col("grade").is_not_null() & pl.col("grade").is_not_nan())
-    mean = graded.group_by("problem").agg((pl.col("grade") / pl.col("max_points")).mean().alias("rate"))
-    return Values(mean.select("problem", "rate").collect().iter_rows())
+    return Values(joins.mean_grades(job.parent(entry.grades)))
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ OTHERS = (
         "nano-taught",
         "nano-taught-tuning",
         "nano-idle",
+        "nano-retired",
         "verifier",
         "verifier-nano",
         "verifier-unlike",
@@ -201,6 +202,7 @@ def test_rehearsed_claims_fill_their_page(rehearsed, tmp_path, monkeypatch):
         "nano-taught",
         "nano-taught-tuning",
         "nano-idle",
+        "nano-retired",
         "smol-taught",
         *script["verifiers"].STUDIES,
     ):

@@ -139,15 +139,6 @@ def test_live_groups_have_two_scored_attempts_and_different_rewards():
     assert idle_groups.name_uses(live_P, 2) == ["idle", "trained", "idle", "idle", "trained", "spare"]
 
 
-def test_drawn_problems_are_fresh_and_the_same_again():
-    """Those of the step come only when no others are left."""
-    problems = [{"problem": str(n)} for n in range(6)]
-    drawn = idle_groups.draw(problems, {"0", "1", "2"}, 3, "seed")
-    assert {row["problem"] for row in drawn} == {"3", "4", "5"}
-    assert drawn == idle_groups.draw(problems, {"0", "1", "2"}, 3, "seed")
-    assert len(idle_groups.draw(problems, {"0", "1", "2"}, 5, "seed")) == 5
-
-
 def test_rows_take_their_place_with_their_padding():
     """A longer prompt and a shorter completion replace a row; other rows are the same but for their padding."""
     old = {

@@ -10,6 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import polars as pl
+
 from proofmill.artifacts.tables import Table
 from proofmill.runtime.temporary_rows import Spilled
 from proofmill.schema.errors import TableError
@@ -102,6 +104,13 @@ def schemes_of(table_of: TableOf, name: str | None) -> dict[str, str]:
     """Return the kept schemes of a table by problem; empty without a table."""
     rows = table_of(name).rows("problem", "scheme") if name else ()
     return {row["problem"]: row["scheme"] for row in rows if row["scheme"]}
+
+
+def mean_grades(grades: Table) -> Iterator[tuple[str, float]]:
+    """Yield the problems of a table of grades, each with the mean of its grades as a share of all points."""
+    graded = grades.scan().filter(pl.col("grade").is_not_null() & pl.col("grade").is_not_nan())
+    mean = graded.group_by("problem", maintain_order=True).agg((pl.col("grade") / pl.col("max_points")).mean())
+    yield from mean.select("problem", "grade").collect().iter_rows()
 
 
 def lenders_of(responses: Table) -> list[Path]:

@@ -37,6 +37,7 @@ from proofmill.training.rollout_log import ROLLOUT_LOG, RolloutLog
 from proofmill.training.rollout_rewards import Rewarding
 from proofmill.training.rollouts import idle_groups, teacher
 from proofmill.training.rollouts.held_out import HeldOut
+from proofmill.training.rollouts.retirement import Retirement
 
 OnRollout = Callable[[Sequence[int]], None]  # receives the tokens of a finished rollout
 
@@ -78,6 +79,8 @@ class GrpoTrainer(SavesReference, PolicyTrainer):
         self.audit_grader = rollout_rewards.AuditGrader(
             name, entry, rewards, kept_rollouts.rows() if kept_rollouts else ()
         )
+        # Complete in the main process alone, which decides for all.
+        self.retirement = Retirement(entry, self.problems, kept_rollouts.rows() if kept_rollouts else ())
 
     @property
     def over(self) -> bool:
@@ -148,6 +151,7 @@ class GrpoTrainer(SavesReference, PolicyTrainer):
 
     def _generate_and_score_completions(self, inputs):
         self.made_for = self.state.global_step + 1
+        inputs = self._replace_retired(inputs) if self.entry.retires else inputs
         if self.turns is not None:
             inputs = self.turns.prepare(self, inputs, self.made_for)
             self._metrics["train"]["unsummarized"].append(self.turns.unsummarized)
@@ -182,6 +186,13 @@ class GrpoTrainer(SavesReference, PolicyTrainer):
         self._must_be_scored(further=done > 0)
         return outputs, live_P
 
+    def _replace_retired(self, inputs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return the rows of this process with other problems in the places of retired ones, in all processes the same."""
+        drawn = gather_object([row["problem"] for row in inputs])
+        self._metrics["train"]["retired"].append(self.retirement.share(self.made_for))
+        instead = processes.broadcast(self.retirement.exchange(drawn, self.made_for))
+        return [self.problems[instead[row["problem"]]] if row["problem"] in instead else row for row in inputs]
+
     def _replace_idle(
         self, inputs: Sequence[Mapping[str, Any]], outputs: dict[str, Any], live_P: np.ndarray
     ) -> tuple[dict[str, Any], np.ndarray]:
@@ -196,7 +207,9 @@ class GrpoTrainer(SavesReference, PolicyTrainer):
         while rounds < self.entry.idle_rounds and not live_P.all():
             needed = int((~live_P).sum())
             groups = needed + next(more for more in range(world) if (needed + more) * size % world == 0)
-            drawn = idle_groups.draw(self.problems, used, groups, f"{self.entry.seed} {self.made_for} {rounds}")
+            seed = f"{self.entry.seed} {self.made_for} {rounds}"
+            places = processes.broadcast(self.retirement.draw(used, groups, self.made_for, seed))
+            drawn = [self.problems[place] for place in places]
             used |= {problem["problem"] for problem in drawn}
             rows = [problem for problem in drawn for _ in range(size)]
             kept = {name: [*values] for name, values in self._metrics["train"].items() if name != "num_tokens"}
@@ -322,12 +335,14 @@ class GrpoTrainer(SavesReference, PolicyTrainer):
         for name, value in metrics.items():
             self._metrics["train"][name].append(value)
         self._metrics["train"]["frac_reward_zero_std"][-1] = uses_P.count(idle_groups.IDLE) / len(uses_P)
-        self.kept_rollouts.add(
-            rollout_log.entries(
+        rows = [
+            *rollout_log.entries(
                 self.name, self.made_for, self._rows, self._scored, self.rewards.names, self.entry.group_size,
                 self._counted_NK, self._advantages_N.tolist(), audited, uses_P, done,
             )
-        )  # fmt: skip
+        ]  # fmt: skip
+        self.kept_rollouts.add(rows)
+        self.retirement.learn(rows)
 
     # ----------------------------------------------------------------------------------------------------------- loss
 

@@ -5,7 +5,7 @@ A rollout log collects them during the training; at the end they become results/
 
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ class RolloutLog:
             file.writelines(line for line in whole_lines(path) if after and json.loads(line)["step"] <= after)
         durable.replace(new, path)
 
-    def add(self, rows: Iterator[dict]) -> None:
+    def add(self, rows: Iterable[dict]) -> None:
         """Append rows and flush them to the disk."""
         append_log.append(self.path, (f"{json.dumps(row, ensure_ascii=False)}\n".encode() for row in rows))
 

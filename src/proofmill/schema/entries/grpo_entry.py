@@ -134,6 +134,19 @@ class Grpo(Entry):
         "count",
     )
     idle_rounds: Count = doc("Maximum number of rounds of sampling for one rollout batch (`idle: replace`).", 3)
+    # Problems that the policy solves too often or too seldom have no learning signal. They are drawn less.
+    retire_solved: Share | None = doc(
+        "Retire a problem when the mean grade of its last group is at least this share of the points: it is no longer drawn. By default, no solved problem is retired.",
+        None,
+    )
+    retire_unsolved: Share | None = doc(
+        "Retire a problem when the mean grade of its last group is at most this share of the points, e.g. 0. By default, no unsolved problem is retired.",
+        None,
+    )
+    return_after: Count | None = doc("Steps after which a retired problem is drawn again. By default, never.", None)
+    known_grades: Annotated[str, Ref("grades")] | None = doc(
+        "Grades of other attempts at the problems, by any model, which retire problems before the first step.", None
+    )
     iterations: Count = doc("Updates on each rollout batch.", 1)
     mini_batches: Count = doc("Mini-batches: optimizer steps for one rollout batch, each on its own part.", 1)
     max_staleness: int = doc(
@@ -206,6 +219,11 @@ class Grpo(Entry):
         return bool(self.rewards or self.preferences)
 
     @property
+    def retires(self) -> bool:
+        """True if problems are retired by their grades."""
+        return self.retire_solved is not None or self.retire_unsolved is not None
+
+    @property
     def block(self) -> int:
         """The number of steps that train on one rollout batch: `mini-batches`, repeated `iterations` times."""
         return self.mini_batches * self.iterations
@@ -262,6 +280,7 @@ class Grpo(Entry):
         if self.audit and (self.audit, self.audit_prompt) == (self.grader, self.grader_prompt):
             yield f"`audit` is {self.audit}, which is the reward grader; expected another grader or another prompt."
         yield from evaluation_faults(self)
+        yield from self._retirement_faults()
         if self.evaluate:
             yield from context.grading_faults(*self.evaluated_by, "evaluate-prompt")
         if self.idle == "replace" and self.scale_rewards == "batch":
@@ -285,6 +304,17 @@ class Grpo(Entry):
                 yield f"`summaries` is {self.summaries} with {self.turns} `turns`; expected at most {self.turns + 1}."
             if self.problems_per_step * self.mini_batches % self.summaries:
                 yield f"`problems-per-step` times `mini-batches` is {self.problems_per_step * self.mini_batches}; expected a multiple of `summaries`, {self.summaries}."
+
+    def _retirement_faults(self) -> Iterator[str]:
+        solved, unsolved = self.retire_solved, self.retire_unsolved
+        if not self.retires and (self.return_after or self.known_grades):
+            yield "found `return-after` or `known-grades` without `retire-solved` and `retire-unsolved`; expected at least one of them. Set it."
+        if self.retires and not self.graded:
+            yield "found `retire-solved` or `retire-unsolved` without rewards; expected graded rollouts. Set `rewards`, or remove them."
+        if solved is not None and unsolved is not None and solved <= unsolved:
+            yield f"`retire-solved` is {solved:g} and `retire-unsolved` is {unsolved:g}; expected more than that, so that problems are left."
+        if solved == 0 or unsolved == 1:
+            yield "found `retire-solved: 0` or `retire-unsolved: 1`, which retires every problem; expected shares of the points that leave some. Change it."
 
     def _teacher_faults(self, context: Context) -> Iterator[str]:
         if self.teacher is None:

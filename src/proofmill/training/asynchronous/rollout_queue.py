@@ -39,6 +39,7 @@ class RolloutQueue:
         self._advanced = advanced or Event()
         self._had: set[tuple[int, int]] = set()  # group and place of each attempt that was sampled, and not learned
         self.waiting: dict[int, dict[int, SampledRollout]] = {}
+        self.problems: dict[int, int] = {}  # the indices of the problems of groups, where problems retire
         self._learned: dict[int, int] = {}  # the steps of groups
         self._below = 0  # all groups below this one are learned, and forgotten
         for line in map(json.loads, whole_lines(self.path)):
@@ -47,6 +48,8 @@ class RolloutQueue:
             if "ids" in line and abs(line["policy_step"] - after) <= max_staleness:
                 attempt = _attempt(line)
                 self.waiting.setdefault(attempt.group, {})[attempt.place] = attempt
+            elif "problem" in line:
+                self.problems[line["group"]] = line["problem"]
             elif line.get("step", after + 1) <= after:
                 self._below = max(self._below, line.get("below", 0))
                 self._learned.update(dict.fromkeys(line["groups"], line["step"]))
@@ -65,6 +68,12 @@ class RolloutQueue:
             if (attempt.group, attempt.place) not in self._had:
                 self._had.add((attempt.group, attempt.place))
                 self._advanced.set()
+
+    def assign(self, group: int, problem: int) -> None:
+        """Record the problem of a group, by its index, before an attempt is sampled."""
+        with self._lock:
+            self.problems[group] = problem
+            self._append({"group": group, "problem": problem})
 
     def learn(self, step: int, groups: Sequence[int]) -> None:
         """Record which groups a step trains on."""
@@ -94,11 +103,13 @@ class RolloutQueue:
     def _write(self, forgotten: int, attempts: Iterable[dict[str, Any]]) -> None:
         """Rewrite the file, in one rename, with the groups of the trained steps and with these attempts."""
         new = self.path.with_suffix(".new")
+        self.problems = {group: at for group, at in self.problems.items() if not self._is_trained_on(group, forgotten)}
         steps = sorted({*self._learned.values()})
         with open(new, "wb") as file:
             file.write(_encode({"step": forgotten, "below": self._below, "groups": []}))
             for step in steps:
                 file.write(_encode({"step": step, "groups": [g for g, at in self._learned.items() if at == step]}))
+            file.writelines(_encode({"group": group, "problem": at}) for group, at in self.problems.items())
             file.writelines(map(_encode, attempts))
         durable.replace(new, self.path)
 

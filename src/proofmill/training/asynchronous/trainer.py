@@ -50,6 +50,7 @@ from proofmill.training.rollout_log import ROLLOUT_LOG, RolloutLog
 from proofmill.training.rollout_rewards import Rewarding
 from proofmill.training.rollouts import idle_groups, weight_sync
 from proofmill.training.rollouts.held_out import HeldOut
+from proofmill.training.rollouts.retirement import Retirement
 
 TREE = ("tree_kv_index", "tree_cu_seqlens_q", "tree_cu_seqlens_k")
 
@@ -78,10 +79,13 @@ class AsyncGrpoTrainer(SavesReference, AsyncGRPOTrainer):
         tokenizer, problems = options["processing_class"], options["train_dataset"].to_list()
         self.opening = OPENING if opens_thought(tokenizer) else ""
         self.problems = len(problems)
-        worker = None
+        worker, kept = None, kept_rollouts.rows() if kept_rollouts else ()
+        self.retirement = Retirement(entry, problems, kept)
         if sampler and rewards and attempts:
             begin = partial(rewards.begin, programs=True)
-            worker = Worker(entry, problems, attempts, sampler, self._describe, rollout_log.submission, begin, start)
+            worker = Worker(
+                entry, self.retirement, attempts, sampler, self._describe, rollout_log.submission, begin, start
+            )
         if not torch.cuda.is_available():
             attention.without_cuda()
         level = logging.get_verbosity()
@@ -212,6 +216,7 @@ class AsyncGrpoTrainer(SavesReference, AsyncGRPOTrainer):
                 **_ages(rows, step - 1),
                 **rollout_rewards.curves(scored, entry.max_tokens, [row["question_tokens"] for row in rows]),
                 **audit_metrics,
+                **({"retired": self.retirement.share(step)} if entry.retires else {}),
             }
         )
         prompts = sum(len(group.problem["tokens"]) * len(group.attempts) for group in groups)
@@ -219,7 +224,9 @@ class AsyncGrpoTrainer(SavesReference, AsyncGRPOTrainer):
         self._metrics["train"]["num_tokens"] = [self._total_train_tokens]
         uses_P = idle_groups.name_uses(self._live_P, len(self._live_P))
         facts = (scored, names, entry.group_size, counted_NK, advantages_N.tolist(), audited, uses_P)
-        self.kept_rollouts.add(rollout_log.entries(self.name, step, rows, *facts))
+        log_rows = [*rollout_log.entries(self.name, step, rows, *facts)]
+        self.kept_rollouts.add(log_rows)
+        self.retirement.learn(log_rows)
         return advantages_N, ~np.isnan(totals_N), self.recent.add(rollout_rewards.causes(scored))
 
     def _log_all(self, metrics: Mapping[str, float]) -> None:

@@ -21,6 +21,7 @@ from proofmill.graders.verdicts import Verdict
 from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.training.asynchronous.rollout_queue import RolloutQueue
 from proofmill.training.asynchronous.sampler import RolloutRequest, SampledRollout, Sampler
+from proofmill.training.rollouts.retirement import Retirement
 
 LOOK = 0.5  # seconds between two looks at whether rollouts are still coming
 
@@ -48,7 +49,7 @@ class Worker:
     def __init__(
         self,
         entry: Grpo,
-        problems: Sequence[dict[str, Any]],
+        retirement: Retirement,
         attempts: RolloutQueue,
         sampler: Sampler,
         described: Callable[[dict[str, Any], Sequence[int]], dict[str, Any]],
@@ -56,8 +57,9 @@ class Worker:
         begin: Callable[[Sequence[Submission]], "list[Future[Verdict]]"],
         after: int,
     ):
-        """Take `problems` with their prompts in `tokens`, and the step `after` which the training resumes."""
-        self.entry, self.problems, self.attempts, self.sampler = entry, problems, attempts, sampler
+        """Take the problems of `retirement` with their prompts in `tokens`, and the step `after` which the training resumes."""
+        self.entry, self.retirement, self.attempts, self.sampler = entry, retirement, attempts, sampler
+        self.problems = retirement.problems
         self.described, self.submission, self.begin, self.after = described, submission, begin, after
         self.rollout_buffer: queue.Queue[Any] = queue.Queue()
         self.metrics_queue: queue.Queue[Any] = queue.Queue()
@@ -120,13 +122,24 @@ class Worker:
             place: one for place, one in kept.items() if abs(self.policy - one.policy_step) <= self.entry.max_staleness
         }
         asked = min([self.policy, *(attempt.policy_step for attempt in usable.values())])
-        places, order = range(self.entry.group_size), self._order(number // len(self.problems))
-        group = PendingGroup(number, self.problems[order[number % len(order)]], asked, ungraded=len(places))
+        places = range(self.entry.group_size)
+        group = PendingGroup(number, {**self.problems[self._choose(number)]}, asked, ungraded=len(places))
         self._groups[number] = group
         for attempt in usable.values():
             self._sampled.put(attempt)
         missing = [place for place in places if place not in usable]
         return [RolloutRequest(number, group.problem["tokens"], missing)] if missing else []
+
+    def _choose(self, number: int) -> int:
+        """Return the index of a group's problem; where problems retire, a group that is started again has the same."""
+        order = self._order(number // len(self.problems))
+        place = order[number % len(order)]
+        if not self.entry.retires:
+            return place
+        if number not in self.attempts.problems:
+            name, others = self.problems[place]["problem"], [one.problem["problem"] for one in self._groups.values()]
+            self.attempts.assign(number, self.retirement.exchange([name], self.policy + 1, others).get(name, place))
+        return self.attempts.problems[number]
 
     def _shuffle(self, epoch: int) -> list[int]:
         """Return the order of the problems in an epoch."""

@@ -9,8 +9,7 @@ Differences from the original:
 3. Every group stays in the rollout log, with its `use`.
 """
 
-import random
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,15 +31,6 @@ def name_uses(live_P: np.ndarray, needed: int) -> list[str]:
     """Return the use of each group of a round in which the first `needed` groups with a signal are trained on."""
     rank_P = np.cumsum(live_P)
     return [(TRAINED if rank <= needed else SPARE) if live else IDLE for live, rank in zip(live_P, rank_P, strict=True)]
-
-
-def draw(problems: Sequence[Mapping[str, Any]], used: Container[str], count: int, seed: str) -> list[Mapping[str, Any]]:
-    """Draw `count` other problems, as far as there are any that were not `used` in this step; else some twice."""
-    rng = random.Random(seed)
-    order = rng.sample(range(len(problems)), len(problems))
-    fresh = [place for place in order if problems[place]["problem"] not in used]
-    chosen = fresh[:count]
-    return [problems[place] for place in chosen + rng.choices(order, k=count - len(chosen))]
 
 
 def rows_of(outputs: Mapping[str, torch.Tensor], which: Sequence[int]) -> Iterator[dict[str, torch.Tensor]]:
