@@ -25,10 +25,11 @@ from proofmill.calls import records
 from proofmill.calls.calls import MANY, Asker, Spent
 from proofmill.calls.stream import Stream
 from proofmill.engines import open_engine, rollout_engines
+from proofmill.engines.rollout_servers.served_teacher import ServedTeacher
 from proofmill.graders import robustness
 from proofmill.graders.graders import SubmissionGrader
 from proofmill.metrics import notices
-from proofmill.runtime import processes
+from proofmill.runtime import environment, processes
 from proofmill.runtime.progress import log
 from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.errors import GraderError, SettingError, TableError
@@ -97,7 +98,8 @@ def main(entry: Grpo, job: Job) -> None:
         ref_model_sync_steps=entry.reference_sync_steps or 512,
         ref_model_mixup_alpha=1.0,
     )
-    taught_by = teacher.load(entry, job, tokenizer)
+    remote = ServedTeacher(entry, job) if entry.teacher and not find_loaded_teacher(entry) else None
+    taught_by = teacher.load(entry, job, tokenizer, remote)
     model, _ = run.load(job, entry)
     with open_rewards(entry, job, tokenizer) as (rewards, cache, held_out):
         names, weights = Rewarding.columns(entry)
@@ -365,11 +367,17 @@ def reward_models(entry: Grpo) -> list[str]:
     return [name for name in entry.preferences if kind_of(name) not in ASKED]
 
 
+def find_loaded_teacher(entry: Grpo) -> str | None:
+    """Return the name of the teacher that the training loads; None without one, or if it is a service."""
+    return None if entry.teacher is None or environment.is_service(entry.teacher) else entry.teacher
+
+
 def _extra_memory(entry: Grpo, job: Job, longest: int) -> dict[str, Any]:
     """Return the `footprint` of a job whose longest prompt has `longest` tokens."""
     prompt = max(longest, PROMPT_TOKENS) if entry.summarizer else longest
     tasters = [job.parent(name).weights() for name in reward_models(entry)]
-    teacher = job.parent(entry.teacher).weights() if entry.teacher else None
+    taught_by = find_loaded_teacher(entry)
+    teacher = job.parent(taught_by).weights() if taught_by else None
     return footprint(entry, memory.build_empty(job.parent(entry.model).weights()), tasters, prompt, teacher)
 
 

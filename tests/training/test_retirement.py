@@ -65,6 +65,7 @@ def test_retired_problem_returns_after_its_steps():
 
 
 def test_known_grades_retire_before_the_first_step_and_return_too():
+    """They count as of step 0; a problem without grades is not retired."""
     one = retirement(
         known={"1": 1.0, "2": 0.0, "3": 0.5}.items(), retire_solved=1.0, retire_unsolved=0.0, return_after=1
     )

@@ -69,8 +69,9 @@ class Training:
             self.batch, self.footprint = entry.batch_size, {"tokens": entry.max_length}
         elif self.kind == "grpo":
             self.batch, preferences = entry.problems_per_step * entry.group_size, grpo.reward_models(entry)
-            self.others = [*preferences, *([entry.teacher] if entry.teacher else [])]
-            self.teacher, tasters = entry.teacher and shapes.of(entry.teacher), [*map(shapes.of, preferences)]
+            taught_by = grpo.find_loaded_teacher(entry)
+            self.others = [*preferences, *([taught_by] if taught_by else [])]
+            self.teacher, tasters = taught_by and shapes.of(taught_by), [*map(shapes.of, preferences)]
             self.footprint = grpo.footprint(entry, self.network, tasters, teacher=self.teacher)
         else:
             self.batch, self.footprint = entry.rows, selfplay.footprint(entry)

@@ -8,9 +8,10 @@ Differences from the original:
    teacher, whose mean over samples is the divergence. The original sums over the vocabulary at each position. So the
    teacher is one more term of a token's advantage, which works with every objective and next to rewards.
 2. Both log-probabilities are at the temperature of the rollouts.
+3. The teacher can be a service of another machine (engines/rollout_servers/served_teacher.py).
 """
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from transformers import AutoModelForCausalLM
@@ -25,14 +26,24 @@ from proofmill.sources import models
 from proofmill.training import run
 
 
-def load(entry: Grpo, job: Job, tokenizer: Any) -> Any:
-    """Load the entry's teacher in the precision of the training; None without one.
+@runtime_checkable
+class RemoteTeacher(Protocol):
+    """A teacher whose weights are not in this process."""
+
+    def score_rollouts(self, outputs: dict[str, Any]) -> torch.Tensor:
+        """Return the log-probabilities of the tokens of a rollout batch, shape (N, T)."""
+
+
+def load(entry: Grpo, job: Job, tokenizer: Any, remote: RemoteTeacher | None = None) -> Any:
+    """Load the entry's teacher in the precision of the training, unless it is `remote`; None without one.
 
     Raises TableError if it reads other tokens than the policy, whose `tokenizer` is given.
     """
     if entry.teacher is None:
         return None
     require_alike(entry, tokenizer, run.tokenizer_of(job, entry.teacher))
+    if remote:
+        return remote
     folder = job.parent(entry.teacher).weights()
     options = {**models.in_float32(folder), "dtype": entry.precision}
     return AutoModelForCausalLM.from_pretrained(folder, **options).eval().requires_grad_(False)
@@ -66,6 +77,8 @@ def render(tokenizer: Any) -> tuple[str, str]:
 
 def place(teacher: Any, trainer: Any) -> Any:
     """Put a teacher on the devices of a trainer as TRL puts a reference model; it then returns log-probabilities."""
+    if isinstance(teacher, RemoteTeacher):
+        return teacher
     options = {"temperature": trainer.temperature, "cast_lm_head_to_fp32": trainer.args.cast_lm_head_to_fp32}
     add_fused_lm_head(teacher, **options)
     if trainer.is_deepspeed_enabled:
@@ -78,6 +91,8 @@ def place(teacher: Any, trainer: Any) -> Any:
 @torch.no_grad()
 def score(trainer: Any, outputs: dict[str, Any]) -> torch.Tensor:
     """Return the log-probabilities of the tokens of a rollout batch under the trainer's teacher, shape (N, T)."""
+    if isinstance(trainer.teacher, RemoteTeacher):
+        return trainer.teacher.score_rollouts(outputs)
     ids, mask = (torch.cat([outputs[f"prompt_{k}"], outputs[f"completion_{k}"]], dim=1) for k in ("ids", "mask"))
     length, rows = outputs["completion_ids"].size(1), trainer.args.per_device_train_batch_size
     logprobs, _, _ = trainer._get_per_token_logps_and_entropies(trainer.teacher, ids, mask, length, batch_size=rows)
