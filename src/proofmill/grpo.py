@@ -256,7 +256,7 @@ def attempts_at(entry: Grpo, job: Job, tokenizer: Any) -> Any:
     if entry.retires:
         known = dict(mean_grades(job.parent(entry.known_grades))) if entry.known_grades else {}
         rows = [{**row, "known_grade": known.get(row["problem"])} for row in rows]
-        if known and not any(row["known_grade"] is not None for row in rows):
+        if entry.known_grades and not any(row["known_grade"] is not None for row in rows):
             raise TableError(
                 f"{entry.known_grades}: has no grade of a problem of {entry.problems}; expected grades of attempts at them. "
                 "Name another table as `known-grades`, or remove it."

@@ -65,7 +65,7 @@ class ServedTeacher:
     async def _score_all(self, rows: Sequence[Sequence[list[int]]]) -> list[list[float]]:
         import aiohttp
 
-        limit = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT)
+        limit = aiohttp.ClientTimeout(environment.seconds("PROOFMILL_CALL_TIMEOUT", 600.0), sock_connect=CONNECT)
         in_turn, self._heard = asyncio.Semaphore(self._at_once), time.monotonic()
         self._waiting = ProgressRate()
         async with aiohttp.ClientSession(timeout=limit, headers={"Authorization": f"Bearer {self._key}"}) as session:
