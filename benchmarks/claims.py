@@ -63,12 +63,10 @@ class Results:
                 self.groups[name] = groups = seeds.group(tables, entry)
                 self.rows[name], settled = scores.score_groups(groups, entry)
                 self.settled[name] = {claim.name: claim.to_stamp() for claim in settled}
-        for recipe in (RECIPE, IDLE, RETIRED, *verifiers.STUDIES):
-            known = {*self.curves}  # trainings of several recipes count once
-            for point in seeds.read_trainings(recipe, folder):
-                if (key := (without_seed(point["name"]), point["metric"])) not in known:
-                    by_seed = self.curves.setdefault(key, {})
-                    by_seed.setdefault(point["seed"], []).append((point["step"], point["value"]))
+        for recipe in (RECIPE, IDLE, *verifiers.STUDIES):
+            for key, by_seed in _curves(recipe, folder).items():
+                self.curves.setdefault(key, by_seed)  # trainings of several recipes count once
+        self.retired = _curves(RETIRED, folder)  # its own control, trained at the same commit
         self.entries = config.entries
         self.verdicts = {name: verifiers.read(study, folder) for name, study in verifiers.STUDIES.items()}
 
@@ -92,6 +90,15 @@ class Results:
     def total(self, name: str, metric: str) -> float:
         """Return what a training or a table of responses took, as mean over seeds; 0 if it is not there."""
         return fmean(points[-1][1] for points in self.curve(name, metric)) if self.curve(name, metric) else 0
+
+
+def _curves(recipe: str, folder: Path) -> dict[tuple[str, str], dict[int, Curve]]:
+    """Return the metrics of the trainings of a recipe by name, metric and seed."""
+    curves: dict[tuple[str, str], dict[int, Curve]] = {}
+    for point in seeds.read_trainings(recipe, folder):
+        by_seed = curves.setdefault((without_seed(point["name"]), point["metric"]), {})
+        by_seed.setdefault(point["seed"], []).append((point["step"], point["value"]))
+    return curves
 
 
 # --------------------------------------------------------------------------------------------------------------- blocks
@@ -266,13 +273,13 @@ def list_unscored(*names: str) -> Callable[[Results], Iterator[str]]:
     return lines
 
 
-def list_idle(*trainings: tuple[str, str]) -> Callable[[Results], Iterator[str]]:
-    """Return a function that yields a metric of idle groups in each third of these trainings."""
+def list_idle(*trainings: tuple[str, str], retired: bool = False) -> Callable[[Results], Iterator[str]]:
+    """Return a function that yields a metric of idle groups in each third of these trainings; `retired`: of that recipe."""
 
     def lines(results: Results) -> Iterator[str]:
-        rows = []
+        rows, curves = [], results.retired if retired else results.curves
         for name, metric in trainings:
-            if runs := results.curve(name, metric):
+            if runs := [points for _, points in sorted(curves.get((name, metric), {}).items())]:
                 shares = [[value for _, value in run] for run in runs]
                 thirds = [
                     fmean(
@@ -283,7 +290,8 @@ def list_idle(*trainings: tuple[str, str]) -> Callable[[Results], Iterator[str]]
                 ]
                 shown = " | ".join(f"{share:.1%}" for share in thirds)
                 what = "after replacement" if metric != SILENT else "as drawn"
-                rows.append(f"| `{name}` | {what} | {shown} | {results.total(name, seeds.ATTEMPTS):,.0f} |")
+                rollouts = fmean(points[-1][1] for points in curves[name, seeds.ATTEMPTS].values())
+                rows.append(f"| `{name}` | {what} | {shown} | {rollouts:,.0f} |")
         if rows:
             yield "| training | idle groups | first third | second | last | rollouts |"
             yield from ("|---|---|---|---|---|---|", *rows)
@@ -352,7 +360,7 @@ BLOCKS: dict[str, Callable[[Results], Iterator[str]]] = {
     "idle": list_claims_of("scores/claims-idle-seeds"),
     "idle-groups": list_idle(("grpo/nano", SILENT), ("grpo/replaced", SILENT), ("grpo/replaced", "idle/left")),
     "retired": list_claims_of("scores/claims-retired-seeds"),
-    "retired-groups": list_idle(("grpo/nano", SILENT), ("grpo/retired", SILENT)),
+    "retired-groups": list_idle(("grpo/nano", SILENT), ("grpo/retired", SILENT), retired=True),
     "verifier": list_claims_of("scores/claims-verifier-seeds"),
     "verifier-agreement": list_verdicts(verifiers.list_agreement, "verifier-nano"),
     "verifier-errors": list_verdicts(verifiers.list_errors, "verifier-nano"),
