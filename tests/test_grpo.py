@@ -728,6 +728,9 @@ def test_memory_is_planned_for_the_longest_prompt(small, tmp_path, monkeypatch, 
             {"preferences": {"api/referee": {"weight": 1, "prompt": "prefer-helpful", "from-step": 9}}},
             "has `from-step: 9` and `steps` is 2",
         ),
+        ({"warmup-ratio": 0.1}, "`constant`, which has no warm-up; expected `constant_with_warmup`"),
+        ({"schedule": "linear", "warmup-ratio": 1.0}, "less than 1"),
+        ({"beta2": 1.0}, "less than 1"),
     ],
 )
 def test_entry_that_does_not_go_together_is_refused(changed, said):

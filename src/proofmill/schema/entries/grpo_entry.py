@@ -18,7 +18,7 @@ from proofmill.schema.entries.evaluation_fields import (
     count_evaluations,
     evaluation_faults,
 )
-from proofmill.schema.entries.model_entries import Adapter, Schedule
+from proofmill.schema.entries.model_entries import WARMUP_RATIO, Adapter, Schedule, warmup_faults
 from proofmill.schema.fields import (
     ASKED,
     MIN_P,
@@ -96,8 +96,8 @@ class Grpo(Entry):
     steps: Count = doc("Number of optimizer steps.")
     learning_rate: float = doc("Peak learning rate.", 1e-6, gt=0)
     schedule: Schedule = doc("Learning rate schedule after the warm-up.", "constant")
-    warmup_ratio: Share = doc("Share of the steps with a rising learning rate (warm-up).", 0.0)
-    beta2: Share = doc("Beta 2 of AdamW.", 0.999)
+    warmup_ratio: Share = doc(WARMUP_RATIO, 0.0, lt=1)
+    beta2: Share = doc("Beta 2 of AdamW.", 0.999, lt=1)
     weight_decay: float = doc("Weight decay of AdamW.", 0.0, ge=0)
     max_grad_norm: float = doc("Maximum gradient norm; larger gradients are scaled down to it.", 1.0, gt=0)
     temperature: float = doc("Sampling temperature of the rollouts.", 1.0, gt=0)
@@ -281,6 +281,7 @@ class Grpo(Entry):
             yield f"`audit` is {self.audit}, which is the reward grader; expected another grader or another prompt."
         yield from evaluation_faults(self)
         yield from self._retirement_faults()
+        yield from warmup_faults(self)
         if self.evaluate:
             yield from context.grading_faults(*self.evaluated_by, "evaluate-prompt")
         if self.idle == "replace" and self.scale_rewards == "batch":

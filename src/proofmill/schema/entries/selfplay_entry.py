@@ -20,7 +20,7 @@ from proofmill.schema.entries.evaluation_fields import (
     SAVE_EVERY,
     evaluation_faults,
 )
-from proofmill.schema.entries.model_entries import Adapter, Schedule
+from proofmill.schema.entries.model_entries import WARMUP_RATIO, Adapter, Schedule, warmup_faults
 from proofmill.schema.fields import (
     TOP_K,
     TOP_P,
@@ -182,8 +182,8 @@ class Selfplay(Entry):
     )
     learning_rate: float = doc("Peak learning rate.", 1e-6, gt=0)
     schedule: Schedule = doc("Learning rate schedule after the warm-up.", "constant")
-    warmup_ratio: Share = doc("Share of the steps with a rising learning rate (warm-up).", 0.0)
-    beta2: Share = doc("Beta 2 of AdamW.", 0.999)
+    warmup_ratio: Share = doc(WARMUP_RATIO, 0.0, lt=1)
+    beta2: Share = doc("Beta 2 of AdamW.", 0.999, lt=1)
     weight_decay: float = doc("Weight decay of AdamW.", 0.0, ge=0)
     max_grad_norm: float = doc("Maximum gradient norm; larger gradients are scaled down to it.", 1.0, gt=0)
     epsilon: float = doc("Lower clipping range of the ratio, below 1.", 0.2, gt=0)
@@ -239,6 +239,7 @@ class Selfplay(Entry):
 
     def faults(self, context: Context) -> Iterator[str]:
         yield from evaluation_faults(self)
+        yield from warmup_faults(self)
         if self.evaluate and not self.evaluate_grader:
             yield "found `evaluate` without `evaluate-grader`; expected a program that grades its problems. Set it."
         yield from context.asking_faults("prompt", self.prompt)
