@@ -68,7 +68,8 @@ def main(entry: Grpo, job: Job) -> None:
     if entry.max_staleness:
         _train_async(entry, job, batch, at_once, attacks, tokenizer, data)
         return
-    extra_memory = _extra_memory(entry, job, max(map(len, problems.in_tokens(data["prompt"], tokenizer))))
+    longest = max(map(len, problems.in_tokens(data["prompt"], tokenizer)))
+    extra_memory = _extra_memory(entry, job, longest)
     sampling = rollout_engines.sampling(job, entry, at_once, **extra_memory)
     rows = micro_batches.split(
         entry,
@@ -78,6 +79,7 @@ def main(entry: Grpo, job: Job) -> None:
         **extra_memory,
         **rollout_engines.footprint(sampling, at_once),
     )
+    micro_batches.check_prompts(entry, job, entry.problems, longest)
     config = GRPOConfig(
         **run.arguments(entry, job, entry.log_every),
         **rows,
@@ -132,8 +134,10 @@ def _train_async(
     leads, after = not processes.rank(), checkpoints.step_of_last(job)
     served = {"use_vllm": True} if job.engine == "vllm-server" else {}
     data = data.add_column("tokens", list(problems.in_tokens(data["prompt"], tokenizer)))
-    extra_memory = _extra_memory(entry, job, max(map(len, data["tokens"])))
+    longest = max(map(len, data["tokens"]))
+    extra_memory = _extra_memory(entry, job, longest)
     rows = micro_batches.split(entry, job, batch, **extra_memory, **rollout_engines.footprint(served, at_once))
+    micro_batches.check_prompts(entry, job, entry.problems, longest)
     sampler = samplers.sampler(entry, job, tokenizer)
     config = AsyncGRPOConfig(
         **run.arguments(entry, job, entry.log_every),

@@ -233,3 +233,23 @@ def test_rollouts_beyond_the_context_are_refused(small, monkeypatch):
         RecipeError, match=r"base/tiny: a prompt .* may have 513 tokens, but the model's context has 512; .*`base`"
     ):
         Mill(small.results, **SMALL, **{"grpo/long": entry}).make("grpo/long")
+
+
+@pytest.mark.parametrize("trained", [True, False], ids=["trained on", "held out"])
+@pytest.mark.parametrize("more", [{}, {"max-staleness": 1}], ids=["in turn", "ahead"])
+def test_prompts_that_leave_no_room_for_an_answer_are_refused(small, tmp_path, monkeypatch, trained, more):
+    """A prompt that fits alone, but not with the longest answer, stops the training before its first step."""
+    monkeypatch.setattr(run, "train", lambda *_, **__: pytest.fail("it trained"))
+    path = tmp_path / "long.jsonl"
+    path.write_text(f'{{"statement": "Find $5$.{" and then" * 120}", "answer": "5"}}\n')
+    problems = {"problems/long": {"source": "table", "path": str(path), "question-type": "answer"}}
+    named = {"problems": "problems/long"} if trained else {"problems": "problems/train", "evaluate": "problems/long"}
+    entry = {
+        "model": "base/tiny", "grader": "final-answer", "rewards": {"format": 1}, "unscored": "drop", "steps": 1,
+        "group-size": 2, "problems-per-step": 1, "max-tokens": 256, **named, **more,
+    }  # fmt: skip
+    made = Mill(small.results, **SMALL, **problems, **{"grpo/long-prompts": entry})
+    with pytest.raises(
+        RecipeError, match=r"base/tiny: the longest prompt of problems/long with .* may have [67]\d\d tok"
+    ):
+        made.make("problems/long", "grpo/long-prompts")

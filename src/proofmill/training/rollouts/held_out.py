@@ -24,7 +24,7 @@ from proofmill.schema.columns import EVALUATION_COLUMNS
 from proofmill.schema.errors import ServiceError, TableError
 from proofmill.schema.ids import digest
 from proofmill.schema.reasons import StopReason
-from proofmill.training import rollout_log
+from proofmill.training import micro_batches, rollout_log
 from proofmill.training.checkpoints import step_of_last
 from proofmill.training.rollout_log import EVALUATION_LOG, RolloutLog
 from proofmill.training.rollout_rewards import decide
@@ -68,6 +68,7 @@ class HeldOut:
         name, _, schemes = entry.evaluated_by
         rows = problems.read(job, entry.evaluate, name, schemes, entry.prompt, tokenizer)
         prompts = [*problems.in_tokens([row["prompt"] for row in rows], tokenizer)]
+        micro_batches.check_prompts(entry, job, entry.evaluate, max(map(len, prompts), default=0))
         kept = RolloutLog(job.checkpoints / EVALUATION_LOG, SCHEMA, step_of_last(job)) if grader else None
         return cls(job.name, entry, rows, prompts, grader, kept)
 
