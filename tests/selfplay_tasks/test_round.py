@@ -260,4 +260,7 @@ def test_reply_without_a_grade_has_no_reward(game, monkeypatch):
     monkeypatch.setattr(round.solutions, "grade", lambda tasks, *_: [None] * len(tasks))
     turns = made.step(1, Player(GOOD))
     assert {(turn.reward, turn.is_unscored) for turn in turns} == {(None, True)}
-    assert metrics(turns, made)["unscored"] == 1.0
+    numbers = metrics(turns, made)
+    assert numbers["unscored"] == 1.0 and numbers["deduce/solve/length"] == 1.0
+    for metric in ("reward", "length-right", "length-wrong", "reflecting-right"):
+        assert math.isnan(numbers[f"deduce/solve/{metric}"])

@@ -333,16 +333,17 @@ def metrics(turns: Sequence[Turn], play: SelfplayRound) -> dict[str, float]:
 def _of_any(turns: Sequence[Turn]) -> dict[str, float]:
     rewards = [turn.reward for turn in turns if turn.reward is not None]
     reflecting = [turn for turn in turns if reflection.count(turn.reply.text, reflection.ABSOLUTE_ZERO)]
+    lengths = [(len(turn.reply.ids), turn.reward > 0) for turn in turns if turn.reward is not None]
     return {
         "reward": _mean(rewards),
         "reward-std": statistics.stdev(rewards) if len(rewards) > 1 else math.nan,
         "length": _mean([len(turn.reply.ids) for turn in turns]),
-        "length-right": _mean([len(turn.reply.ids) for turn in turns if (turn.reward or 0) > 0]),
-        "length-wrong": _mean([len(turn.reply.ids) for turn in turns if (turn.reward or 0) <= 0]),
+        "length-right": _mean([length for length, right in lengths if right]),
+        "length-wrong": _mean([length for length, right in lengths if not right]),
         "well-formed": _mean([turn.formed for turn in turns]),
         "truncated": _mean([turn.reply.stop_reason == StopReason.LENGTH for turn in turns]),
         "reflecting": len(reflecting) / len(turns),
-        "reflecting-right": _mean([(turn.reward or 0) > 0 for turn in reflecting]),
+        "reflecting-right": _mean([turn.reward > 0 for turn in reflecting if turn.reward is not None]),
         "unscored": _mean([turn.is_unscored for turn in turns]),
     }
 

@@ -88,7 +88,7 @@ class Composite(TypedDict):
 class Selfplay(Entry):
     """One row is a metric of a training step. The weights, the rollouts and the task buffer are in a folder next to the table."""
 
-    revision: ClassVar[int] = 4
+    revision: ClassVar[int] = 5
     cosmetic: ClassVar[tuple[str, ...]] = ("max_unscored",)
     model: WeightsRef = doc("Model to start training from.")
     tasks: list[TaskName] = doc(
