@@ -132,6 +132,12 @@ def turn(kind: str, role: str, reward: float | None, tokens: int = 1) -> Turn:
     return Turn(role, request, PolicyReply("!", ids=[1] * tokens), TASK, True, [reward], reward)
 
 
+@pytest.mark.parametrize(("answer", "fits"), [(4, True), (512, False)])
+def test_prompt_fits_if_the_context_has_room_for_its_answer(trainer, answer, fits):
+    """A model with a context of 512 tokens is shown no prompt that leaves less than `max-tokens`."""
+    assert trainer(max_tokens=answer).fits([{"role": "user", "content": "f(1)"}]) == fits
+
+
 def test_advantages_are_of_a_task_and_a_role(trainer):
     """Each batch has its own mean and deviation; with one baseline they are those of all replies."""
     turns = [

@@ -15,6 +15,7 @@ On several devices each samples and trains on its share; the main process alone 
 prompts.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,7 +35,7 @@ from proofmill.schema.kinds import BUFFER
 from proofmill.schema.reasons import StopReason
 from proofmill.selfplay_tasks.round import Messages, PolicyReply, SelfplayRound, Turn, metrics
 from proofmill.selfplay_tasks.tasks import Invalid
-from proofmill.training import advantages, micro_batches, rollout_log
+from proofmill.training import advantages, memory, micro_batches, rollout_log
 from proofmill.training.losses.policy import Objective
 from proofmill.training.policy_trainer import PolicyTrainer
 from proofmill.training.rollout_log import RolloutLog
@@ -178,8 +179,9 @@ class SelfplayTrainer(PolicyTrainer):
         return self._tokenizer.apply_chat_template(escaped, add_generation_prompt=True, return_dict=True)["input_ids"]
 
     def fits(self, messages: Messages) -> bool:
-        """Return whether a prompt is short enough."""
-        return len(self.encode(messages)) <= self.entry.max_prompt_tokens
+        """Return whether a prompt is short enough, also for the context of the model."""
+        length, context = len(self.encode(messages)), memory.context_of(self.model)
+        return length <= self.entry.max_prompt_tokens and length + self.entry.max_tokens <= (context or math.inf)
 
     def replies(self, prompts: Sequence[Messages]) -> list[PolicyReply]:
         """Sample a reply to each prompt from the current policy; main process only."""
