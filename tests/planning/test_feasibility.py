@@ -359,6 +359,24 @@ def test_all_texts_of_a_training_are_sampled(judged, monkeypatch, more, rows):
     assert set(found) == {rows}
 
 
+@pytest.mark.parametrize(
+    ("more", "rows"),
+    [
+        ({}, 20 * 3 * 8 * (2 + 4)),
+        ({"iterations": 4}, 5 * 3 * 8 * (2 + 4)),
+        ({"proposer": "frozen"}, 20 * 3 * 8 * 2),
+        ({"proposer": "frozen", "buffer-admits": "non-one"}, 20 * 3 * 8 * (2 + 4)),
+        ({"proposer": "absent", "seed-tasks": "problems/train"}, 20 * 3 * 8),
+    ],
+)
+def test_all_replies_of_self_play_are_sampled(judged, monkeypatch, more, rows):
+    """Of each task and role, and the attempts at proposed tasks, if they are made."""
+    found = []
+    monkeypatch.setattr(hours, "sampling", lambda _, texts, *rest: found.append(texts.rows) or (0, 0))
+    judged({"selfplay/x": {"model": "base/half", "steps": 20, "batch-size": 8, "attempts": 4, **more}})
+    assert set(found) == {rows}
+
+
 @pytest.mark.parametrize("length", [{"steps": 100, "last-step": 90}, {"epochs": 2.0}])
 def test_training_that_continues_counts_its_own_steps(feasibility, length):
     """Rows of the training before are not counted again."""

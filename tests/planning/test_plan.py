@@ -23,6 +23,7 @@ from proofmill.planning._power import warn_of_shared_rows
 from proofmill.planning.plan import RunPlan
 from proofmill.prompts import templates
 from proofmill.prompts.templates import PROMPTS
+from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.entries.response_entries import Grades
 from proofmill.schema.errors import RecipeError
 
@@ -346,6 +347,22 @@ def test_training_counts_whom_it_asks_besides_its_grader(small):
     assert plan.stages["grpo/asking"].calls == graded + tasted + sampled + summed
     assert plan.stages["grpo/asking"].tokens.value == 20 * plan.stages["grpo/asking"].calls
     assert plan.stages["responses/taken"].calls == 0
+
+
+@pytest.mark.parametrize(
+    ("block", "audits"), [({"iterations": 4}, 6), ({"mini-batches": 4}, 6), ({"iterations": 10}, 4)]
+)
+def test_training_audits_each_rollout_batch_at_most_once(block, audits):
+    """The plan counts the batches whose steps include a multiple of `audit-every`, and full batches of rollouts."""
+    entry = Grpo(
+        **{"model": "base/x", "problems": "problems/x", "grader": "final-answer", "rewards": {"grade": 1}, "steps": 34},
+        **{"unscored": "drop", "audit": "api/second", "audit_every": 6, "audit_rows": 3},
+        **{"problems_per_step": 2, "group_size": 4, **{name.replace("-", "_"): steps for name, steps in block.items()}},
+    )
+    first = range(1, 35, entry.block)
+    due = [step for step in first if (step + entry.block - 1) // 6 > (step - 1) // 6]
+    assert len(due) == audits and entry.other_calls(lambda _: None) == {("api/second", None): 3 * audits}
+    assert entry.estimate_rows(lambda _: None) == len(first) * entry.mini_batches * 2 * 4
 
 
 # ------------------------------------------------------------------------------------------------------------ as a screen

@@ -209,8 +209,9 @@ class Training:
         evaluated = count_evaluations(entry, self.plan.rows_of)
         if getattr(entry, "summarizer", None):  # reasoning turns of each problem
             sampled += sampled * entry.turns / (entry.summaries * entry.group_size)
-        if self.kind == "selfplay":  # attempts at each valid task
-            sampled += entry.steps * entry.batch_size * len(entry.tasks) * entry.attempts
+        if self.kind == "selfplay" and entry.proposer != "absent":  # proposals that are not trained on, and attempts
+            each = (entry.proposer == "frozen") + entry.attempts * entry.needs_accuracy
+            sampled += entry.steps / entry.iterations * entry.batch_size * len(entry.tasks) * each
         return None if evaluated is None else sampled + evaluated
 
     def count_rollouts(self) -> float:

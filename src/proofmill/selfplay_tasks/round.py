@@ -224,8 +224,7 @@ class SelfplayRound:
         """Validate the proposer's replies, let the solver attempt the tasks, and add them to the buffers."""
         parsed = [self._parse(request, reply) for request, reply in zip(requests, replies, strict=True)]
         tasks = [self._check_prompt(task) for task in valid(parsed, self.executor, step)]
-        needs_accuracy = self.entry.proposer == "trained" or self.entry.buffer_admits != "all"
-        grades = self._attempt(tasks, ask) if needs_accuracy else [[] for _ in tasks]
+        grades = self._attempt(tasks, ask) if self.entry.needs_accuracy else [[] for _ in tasks]
         return [self._proposal_turn(*each) for each in zip(requests, replies, tasks, grades, strict=True)]
 
     def _parse(self, request: TaskRequest, reply: PolicyReply) -> Proposal | Invalid:

@@ -234,7 +234,7 @@ class Grpo(Entry):
         return -(-self.steps // self.block)
 
     def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
-        return self.graded * (self.steps * self.problems_per_step * self.group_size // self.iterations)
+        return self.graded * self.rounds * self.mini_batches * self.problems_per_step * self.group_size
 
     def other_calls(self, rows_of: Callable[[str], int | None]) -> dict[tuple[str, str | None], int | None]:
         """Estimate the calls by (grader, prompt) in addition to the reward grades, None if unknown.
@@ -250,7 +250,8 @@ class Grpo(Entry):
             if kind_of(name) in ASKED
         }
         if self.audit:
-            calls[self.audit, self.audit_prompt] = self.steps // self.audit_every * self.audit_rows // self.iterations
+            audits = self.rounds * self.block // max(self.audit_every, self.block)  # at most one of a rollout batch
+            calls[self.audit, self.audit_prompt] = audits * self.audit_rows
         if self.summarizer:
             problems = self.steps * self.problems_per_step // (self.iterations * self.summaries)
             calls[self.summarizer, None] = problems * self.turns

@@ -211,6 +211,11 @@ class Selfplay(Entry):
         return ("propose", "solve") if self.proposer == "trained" else ("solve",)
 
     @property
+    def needs_accuracy(self) -> bool:
+        """True if the solver attempts proposed tasks, to reward the proposer or to select tasks for the buffer."""
+        return self.proposer == "trained" or self.buffer_admits != "all"
+
+    @property
     def rows(self) -> int:
         """The number of rollouts that one step trains on."""
         return len(self.tasks) * len(self.roles) * self.batch_size
