@@ -386,6 +386,16 @@ def test_reward_that_does_not_apply_is_none_and_leaves_the_others():
     assert found.unscored_N.tolist() == [False] * 4
 
 
+def test_reward_by_the_reference_leaves_problems_without_one_their_others():
+    """It does not apply to a problem without a solution, whose grade counts; for another it misses with the verdict."""
+    entry = replace(ENTRY, rewards={"grade": 1, "length-reference": 1}, preferences={}, group_size=2)
+    rewards = Rewarding(entry, Grading([7, 0, 7, None]))
+    found = rewards.reward(submissions(*["proof"] * 4), [3, 5, 3, 5], [None, None, 4, 4], step=1)
+    assert found.applies_NK.tolist() == [[True, False]] * 2 + [[True, True]] * 2
+    assert found.unscored_N.tolist() == [False, False, False, True]
+    assert found.mask_uncounted("drop")[:2, 0].tolist() == [1.0, 0.0]
+
+
 def test_preference_counts_from_its_step_on():
     """Before its step the preference does not apply, and no calls are made."""
     asked = []

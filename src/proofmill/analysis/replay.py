@@ -146,11 +146,12 @@ class RescoredRun:
         return self.frame[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
 
     def applies(self, name: str) -> np.ndarray:
-        """Return which rollouts N a reward applies to: as recorded; for a new one of verdicts, those that need a verdict."""
+        """Return which rollouts N a reward applies to: as recorded, or for a new one by verdict and reference solution."""
         if name in self.terms.rewards and "rewards_defined" in self.frame.columns:
             return self.frame["rewards_defined"].list.contains(name).fill_null(True).to_numpy()
-        if name in REWARDS and REWARDS[name].of_verdict:
-            return (self.frame["reason"] != NOT_ASKED).fill_null(True).to_numpy()
+        if name in REWARDS:
+            asked_N = (self.frame["reason"] != NOT_ASKED).fill_null(True).to_numpy()
+            return REWARDS[name].applies(asked_N, self.frame["reference_tokens"].is_not_null().to_numpy())
         return np.ones(self.frame.height, dtype=bool)
 
     def read_rewards(self) -> "RescoredReward":

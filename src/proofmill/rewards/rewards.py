@@ -62,6 +62,11 @@ class Reward:
     doc: str
     arguments: Mapping[str, Any] = field(default_factory=dict)  # name: default; None must be given
     of_verdict: bool = False  # the reward exists only where a verdict is asked for
+    of_reference: bool = False  # the reward exists only for problems with a reference solution
+
+    def applies(self, asked: Any, referenced: Any) -> Any:
+        """Return whether the reward exists for an attempt, or for arrays of them: with a verdict and a reference or not."""
+        return (asked | (not self.of_verdict)) & (referenced | (not self.of_reference))
 
     def fault(self, name: str, config: Any) -> str | None:
         """Return what is wrong with the weight or the arguments in a recipe, or None."""
@@ -252,7 +257,10 @@ REWARDS: dict[str, Reward] = {
     ),
     "language": Reward(_languages, "share of the words of the reasoning that are in the language", {"language": "en"}),
     "length-reference": Reward(
-        _to_reference, "minus the distance from the reference's length, by the group's largest", of_verdict=True
+        _to_reference,
+        "minus the distance from the reference's length, by the group's largest",
+        of_verdict=True,
+        of_reference=True,
     ),
     "length-group": Reward(
         _in_group,

@@ -124,7 +124,8 @@ class Rewarding:
             for group in groups
             for value in REWARDS[name].values(RolloutGroup(group, self.entry.max_tokens), settings)
         ]
-        return values, [not REWARDS[name].of_verdict or r.verdict is not UNASKED for r in rollouts]
+        applies = REWARDS[name].applies
+        return values, [applies(r.verdict is not UNASKED, r.reference_tokens is not None) for r in rollouts]
 
     def _score_preference(
         self, name: str, settings: Mapping[str, Any], submissions: Sequence[Submission], step: int

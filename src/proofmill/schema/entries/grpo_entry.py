@@ -55,7 +55,7 @@ class Preference(TypedDict):
 class Grpo(Entry):
     """One row is a metric of a training step. The weights and the rollouts are in a folder next to the table."""
 
-    revision: ClassVar[int] = 12
+    revision: ClassVar[int] = 13
     cosmetic: ClassVar[tuple[str, ...]] = ("max_unscored", "max_attack")
     model: WeightsRef = doc("Model to start training from.")
     problems: ProblemsRef = doc("Table whose kept rows are attempted.")
