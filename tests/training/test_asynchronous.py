@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from trl.experimental.async_grpo.packing import TREE_ATTENTION, TreeRow
 
@@ -23,6 +24,7 @@ from proofmill.config.identity import identity_of
 from proofmill.engines.remote import ApiEngine
 from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.verdicts import Verdict
+from proofmill.rewards.rewards import REWARDS, Reward, each
 from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.errors import ServiceError, SettingError
 from proofmill.training import run
@@ -105,6 +107,16 @@ def test_reference_is_the_first_model_or_that_of_its_last_step(taught, more):
     kl = [row["value"] for row in table.rows() if row["metric"] == "kl"]
     assert kl[0] == pytest.approx(0, abs=1e-9) and kl[1] > 1e-8
     assert (kl[2] < 1e-9) == ("reference-sync-steps" in more)
+
+
+def test_equal_rewards_move_no_weight(taught, monkeypatch):
+    """The mean of six rewards of 0.1 is another number in floating point; the advantages are 0 all the same."""
+    monkeypatch.setitem(REWARDS, "stuck", Reward(each(lambda rollout: 1.0), "always 1"))
+    changed = {"rewards": {"stuck": 0.1}, "group-size": 6, "steps": 1, "learning-rate": 1.0}
+    table = mill(taught, "grpo/equal", **changed).make("grpo/equal")
+    assert set(rollouts_of(table)["advantage"]) == {0.0}
+    before, after = (load_file(t.weights() / "model.safetensors") for t in (table.other("sft/taught"), table))
+    assert all(torch.equal(weight, after[name]) for name, weight in before.items())
 
 
 def _reward(rollouts: pl.DataFrame) -> float:

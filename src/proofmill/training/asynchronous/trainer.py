@@ -205,7 +205,8 @@ class AsyncGrpoTrainer(SavesReference, AsyncGRPOTrainer):
         scored = self.rewards.reward([*map(rollout_log.submission, rows)], *lengths, step)
         counted_NK = scored.mask_uncounted(entry.unscored)
         totals_N = advantages.total(counted_NK, Rewarding.columns(entry)[1], ~np.isnan(counted_NK))
-        totals_PG = totals_N.reshape(-1, entry.group_size)
+        # As without staleness: in double precision the mean of equal float32 totals is one of them.
+        totals_PG = totals_N.astype(np.float32).astype(float).reshape(-1, entry.group_size)
         advantages_N = advantages.advantages(totals_PG, entry.scale_rewards).ravel()
         self._live_P = idle_groups.find_live(totals_PG)
         audited, audit_metrics = self.audit_grader.audit(scored.rollouts, step, step + entry.block - 1)
