@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 import fixed_rollouts
 from mill import SMALL, Mill
@@ -23,7 +24,7 @@ from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.rewards.rewards import Rollout
 from proofmill.schema.entries.grpo_entry import Grpo
-from proofmill.schema.errors import ServiceError
+from proofmill.schema.errors import RecipeError, ServiceError
 from proofmill.training import grpo_trainer as trainer_module
 from proofmill.training import run
 from proofmill.training.rollout_rewards import Rewarded, Rewarding, Unscored, causes
@@ -429,3 +430,20 @@ def test_engine_may_leave_out_log_probabilities_of_some_tokens(unknown, refused)
     engine_NT[1, :unknown] = math.nan
     with pytest.raises(ServiceError, match="prompt: `row 1`") if refused else nullcontext():
         weight_sync.require_same("grpo/x", ours_NT, engine_NT, tokens_NT, lambda row: f"row {row}")
+
+
+def test_model_that_counts_padding_as_positions_is_refused(taught, tmp_path):
+    """GPT-2 has other probabilities after padding; a training would pad all but the longest prompts of a step."""
+    folder = taught.table("sft/taught").weights()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ends = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=1, n_head=2, **ends)).eval()
+    ids, padding = torch.tensor([[20, 30, 40]]), torch.tensor([[0, 0]])
+    mask = torch.tensor([[0, 0, 1, 1, 1]])
+    padded = model(torch.cat([padding, ids], dim=1), attention_mask=mask).logits[:, 2:]
+    assert not torch.allclose(padded, model(ids).logits, atol=1e-3)
+    model.save_pretrained(tmp_path / "old")
+    tokenizer.save_pretrained(tmp_path / "old")
+    more = {"base/old": {"source": "folder", "path": str(tmp_path / "old")}, "grpo/old": {**GRPO, "model": "base/old"}}
+    with pytest.raises(RecipeError, match=r"grpo/old: its model \(gpt2\) has a table of positions, .* another model"):
+        Mill(taught.results, **SMALL, **more).make(*more)

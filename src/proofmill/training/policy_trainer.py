@@ -14,6 +14,7 @@ from trl import GRPOTrainer
 
 from proofmill.runtime import processes
 from proofmill.runtime.progress import Progress
+from proofmill.schema.errors import RecipeError
 from proofmill.text.reasoning import OPENING, opens_thought
 from proofmill.training import adapters, rollout_log, run
 from proofmill.training.losses import shared_prompts
@@ -37,6 +38,7 @@ class PolicyTrainer(GRPOTrainer):
         self.objective, self.statistics = objective, TokenStatistics()
         self.held_out, self.at_once = held_out, at_once
         trl.trainer.grpo_trainer.prepare_fsdp = run.split_frozen
+        require_no_table_of_positions(self.name, options["model"])
         super().__init__(**options)
         self.opening = OPENING if opens_thought(self._tokenizer) else ""
         gathers = processes.sharding() == "zero3"  # TRL gathers all weights together
@@ -177,3 +179,12 @@ class PolicyTrainer(GRPOTrainer):
         """Weigh each token of a micro-batch in the sum of its step, shape (N, T); 0 for padding."""
         divisors = torch.as_tensor(ESTIMATORS[self.objective.loss].divisors(step), device=mask_NT.device)
         return mask_NT * (1.0 / divisors).expand(len(mask_NT)).unsqueeze(1)
+
+
+def require_no_table_of_positions(name: str, model: Any) -> None:
+    """Raise RecipeError for a model like GPT-2: training passes would count the padding before shorter prompts."""
+    if any(part.endswith("wpe") for part, _ in model.named_modules()):
+        raise RecipeError(
+            f"{name}: its model ({model.config.model_type}) has a table of positions, and the padding before a prompt would shift them; "
+            "expected rotary embeddings. Choose another model."
+        )

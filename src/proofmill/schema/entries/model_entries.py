@@ -10,18 +10,7 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from proofmill.schema.context import Context
-from proofmill.schema.fields import (
-    Count,
-    Entry,
-    ProblemsRef,
-    Ref,
-    Share,
-    Strict,
-    WeightsRef,
-    defaults_of,
-    description_of,
-    doc,
-)
+from proofmill.schema.fields import Count, Entry, ProblemsRef, Ref, Share, Strict, WeightsRef, description_of, doc
 
 SOURCES = ("scratch", "folder", "hub", "gguf", "tokenizer")  # of a base, in addition to the weights of another entry
 
@@ -103,12 +92,13 @@ class Adapter(TypedDict):
 
 
 Schedule = Literal["cosine", "linear", "constant", "constant_with_warmup"]
+SFT_WARMUP = 0.03  # default of `warmup-ratio`
 WARMUP_RATIO = "Share of the steps with a rising learning rate (warm-up). `schedule: constant` has no warm-up."
 
 
-def warmup_faults(entry: Any) -> Iterator[str]:
+def warmup_faults(entry: Any, default: float = 0.0) -> Iterator[str]:
     """Yield a fault if the schedule of a training has no warm-up and one is set; the default is for other schedules."""
-    if entry.schedule == "constant" and entry.warmup_ratio not in (0, *defaults_of(type(entry), "warmup_ratio")):
+    if entry.schedule == "constant" and entry.warmup_ratio not in (0, default):
         yield f"`warmup-ratio` is {entry.warmup_ratio:g} and `schedule` is `constant`, which has no warm-up; expected `constant_with_warmup`. Set it, or remove `warmup-ratio`."
 
 
@@ -138,7 +128,7 @@ class Sft(Entry):
     learning_rate: float = doc("Peak learning rate.", 3e-5, gt=0)
     schedule: Schedule = doc("Learning rate schedule after the warm-up.", "cosine")
     min_learning_rate_ratio: Share = doc("Final learning rate of a cosine schedule, as a share of the peak.", 0.0)
-    warmup_ratio: Share = doc(WARMUP_RATIO, 0.03, lt=1)
+    warmup_ratio: Share = doc(WARMUP_RATIO, SFT_WARMUP, lt=1)
     beta2: Share = doc("Beta 2 of AdamW.", 0.999, lt=1)
     weight_decay: float = doc("Weight decay of AdamW.", 0.0, ge=0)
     max_grad_norm: float = doc("Maximum gradient norm; larger gradients are scaled down to it.", 1.0, gt=0)
@@ -172,7 +162,7 @@ class Sft(Entry):
             yield f"`evaluate` is {self.evaluate}, which is trained on; expected other examples. Set `evaluate-share` to hold out some of these."
         if self.last_step and self.steps and self.last_step > self.steps:
             yield f"`last-step` is {self.last_step} and `steps` is {self.steps}; expected at most {self.steps}."
-        yield from warmup_faults(self)
+        yield from warmup_faults(self, SFT_WARMUP)
         if self.min_learning_rate_ratio and self.schedule != "cosine":
             yield f"`min-learning-rate-ratio` is set and `schedule` is `{self.schedule}`; expected `cosine`. Remove `min-learning-rate-ratio`, or set `schedule: cosine`."
         if isinstance(before := context.entries.get(self.continues), Sft):
