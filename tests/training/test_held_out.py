@@ -94,6 +94,19 @@ def test_evaluation_changes_no_weight(taught, tmp_path):
     assert (warm.group_by("step", "problem").agg(pl.col("text").n_unique())["text"] > 1).any()
 
 
+def test_keeping_the_weights_of_steps_changes_no_weight(taught, tmp_path):
+    """An adapter is merged for each kept step; the rollouts and the last adapter are those of a training that keeps none."""
+    shutil.copytree(taught.results, tmp_path / "results")
+    plain = {**TRAINING, "lora": {"rank": 4, "alpha": 8}}
+    entries = {"grpo/plain": plain, "grpo/kept": {**plain, "save-every": 1}}
+    mill = Mill(tmp_path / "results", **SMALL, **{"sft/taught": TAUGHT}, **entries)
+    folders = [mill.make(name).folder for name in entries]
+    texts = [pl.read_parquet(folder / "rollouts.parquet")["text"].to_list() for folder in folders]
+    assert texts[0] == texts[1]
+    last, kept = (load_file(folder / "adapter/adapter_model.safetensors") for folder in folders)
+    assert all(torch.equal(value, kept[name]) for name, value in last.items())
+
+
 def test_killed_training_ends_with_the_same_curve_and_the_same_kept_weights(taught, tmp_path, monkeypatch):
     """Killed within its second evaluation: the table, the attempts and the weights of each step are those of one piece."""
     monkeypatch.setenv("PROOFMILL_SAVE_STEPS", "1")

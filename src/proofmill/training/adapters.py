@@ -68,6 +68,7 @@ def lora(adapter: Mapping[str, Any]) -> Any:
 def merge(trainer: Any, state: Mapping[str, Any] | None, job: Job, folder: Path) -> None:
     """Write the adapter and the merged weights to `folder`; `state` holds the gathered weights of a sharded model."""
     import peft
+    import torch
 
     adapter_folder, base = folder / FOLDER, job.stamp["entry"]["model"]
     trained = trainer.accelerator.unwrap_model(trainer.model)
@@ -78,7 +79,9 @@ def merge(trainer: Any, state: Mapping[str, Any] | None, job: Job, folder: Path)
     weights = job.parent(base).weights()
     before = AutoModelForCausalLM.from_pretrained(weights, **models.in_float32(weights))
     sampling.neutralize(before.generation_config)
-    peft.PeftModel.from_pretrained(before, adapter_folder).merge_and_unload().save_pretrained(folder)
+    with torch.random.fork_rng(devices=[]):  # peft draws weights for the adapter before it reads them
+        merged = peft.PeftModel.from_pretrained(before, adapter_folder).merge_and_unload()
+    merged.save_pretrained(folder)
 
 
 def weights_with_adapter(network: Any) -> Iterator[tuple[str, Any]]:
