@@ -79,9 +79,8 @@ def check_context(model: str, network: Any, tokens: int, what: str) -> None:
 
 def check_prompts(entry: Any, job: Job, table: str, longest: int) -> None:
     """Raise RecipeError if the longest prompt of a table, in tokens, and its answer may exceed the policy's context."""
-    network = memory.build_empty(job.parent(entry.model).weights())
-    what = f"the longest prompt of {table} with its answer may have"
-    check_context(entry.model, network, longest + entry.max_tokens, what)
+    network, tokens = memory.build_empty(job.parent(entry.model).weights()), longest + entry.max_tokens
+    check_context(entry.model, network, tokens, f"the longest prompt of {table} with its answer may have")
 
 
 def place_here(device_bytes: int | None, cuda: bool) -> memory.Placement:

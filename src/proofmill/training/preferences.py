@@ -57,6 +57,9 @@ class ModelPreference:
                 f"{model}: its classifier gives {self.model.config.num_labels} scores per text; expected a reward model that gives one "
                 "(`num_labels` 1)."
             )
+        pad = self.model.config.get_text_config().pad_token_id  # the score is that of the last other token
+        self.at_once = 1 if pad is None else AT_ONCE
+        self.tokenizer.pad_token_id = self.tokenizer.pad_token_id if pad is None else pad
 
     def __call__(self, submissions: Sequence[Submission]) -> list[float | None]:
         import torch
@@ -65,8 +68,8 @@ class ModelPreference:
             self.model.cuda()
         visible = [select_input(submission, self.sees) for submission in submissions]
         values: list[float | None] = []
-        for start in range(0, len(visible), AT_ONCE):
-            texts = [self._text(submission) for submission in visible[start : start + AT_ONCE]]
+        for start in range(0, len(visible), self.at_once):
+            texts = [self._text(submission) for submission in visible[start : start + self.at_once]]
             inputs = self.tokenizer(
                 texts, return_tensors="pt", padding=True, padding_side="right", add_special_tokens=False
             )
