@@ -349,6 +349,8 @@ def test_settings_that_differ_are_listed(tmp_path):
         ('{"problem": "a", "score": 1}\n{"score": 1}', r"log:2: no `problem`; expected the id of a problem"),
         ('{"problem": "a", "attempt": 1, "score": 1}\n' * 2, r"log:2: attempt 1 at problem a occurs twice; expected each once"),
         ('{"problem": "a", "reason": "bored", "score": 1}', r"log:1: is not a record of table \(ValueError: 'bored' is not a valid Reason"),
+        ('{"problem": "a", "model": "m", "score": 1}\n{"problem": "a", "model": "n", "score": 0}', r"log:2: model 'n' at problem a after 'm'; expected one model. Write a file for each"),
+        ('{"problem": "a", "task": "t", "score": 1}\n{"problem": "a", "task": "u", "score": 0}', r"log:2: task 'u' at problem a after 't'; expected one task"),
         ('{"doc_id": 1, "doc": {}, "metrics": 5}', r"log:1: is not a record of lm-eval \(TypeError"),
         ('{"task": {}, "traces": [{}, {}]}', r"log:1: traces of several agents; expected one trace"),
         ("PK\3\4 is not an archive", r"log: cannot be read as an archive"),
@@ -361,6 +363,12 @@ def test_faults_have_place_and_expectation(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(TableError, match=message):
         compare([path, scored(tmp_path / "fine.jsonl", [1, 0])])
+
+
+def test_a_table_may_have_problems_of_several_tasks(tmp_path):
+    """Tasks whose problems have different ids are read as one table."""
+    rows = [{"problem": f"{task}{n}", "task": task, "score": n % 2} for task in "tu" for n in range(3)]
+    assert len(read_log(write_rows(tmp_path / "both.jsonl", rows)).attempts) == 6
 
 
 @pytest.mark.parametrize("name", ["lm-eval-small", "verifiers-small", "traces-small", "rollout"])
@@ -441,3 +449,12 @@ def test_command_fails_with_a_message(monkeypatch, capsys, arguments):
     with pytest.raises(SystemExit, match=r"(SettingError|TableError): .*expected|must be") as ended:
         run(monkeypatch, capsys, *arguments)
     assert isinstance(ended.value.code, str)  # Python prints it, and exits with 1
+
+
+def test_command_takes_names_of_tables(monkeypatch, capsys, score_by_recipe):
+    """`grades/x` is a table of the results folder, as in other commands."""
+    (table,) = score_by_recipe({"own": {"source": "inspect-logs", "path": str(INSPECT[0])}})
+    results = table.path.parents[1]
+    said = run(monkeypatch, capsys, "--results", str(results), "grades/x", "scores/x")
+    paths = [line.split("  ")[1] for line in said.splitlines()[:2]]
+    assert paths == [f"{results}/grades/x.parquet", f"{results}/scores/x.parquet"]

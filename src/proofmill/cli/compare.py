@@ -9,9 +9,7 @@ from proofmill.schema.errors import SettingError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `compare`."""
-    parser.add_argument(
-        "logs", nargs="+", type=Path, help="two or more logs, folders with one log, or tables of results"
-    )
+    parser.add_argument("logs", nargs="+", type=Path, help="two or more logs, folders with one log, or grades/<name>")
     parser.add_argument(
         "--metric", action="append", default=[], help="metric to compare, once for all logs or once for each, in order"
     )
@@ -28,6 +26,11 @@ def run(options: argparse.Namespace) -> None:
 
     if not 0 < options.confidence < 1 or (options.max_points is not None and not options.max_points > 0):
         raise SettingError("compare: expected --confidence between 0 and 1, and --max-points above 0. Fix them.")
+    # Like other commands, take `grades/x` for a table in the results folder.
+    tables = [options.results / f"{log}.parquet" for log in options.logs]
+    logs = [
+        log if log.exists() or not table.exists() else table for log, table in zip(options.logs, tables, strict=True)
+    ]
     settings = (options.ignore_statements, options.max_points, options.confidence)
-    result = compare(options.logs, options.metric, *settings)
+    result = compare(logs, options.metric, *settings)
     print_result(options, result, lines(result))

@@ -134,7 +134,7 @@ def _rows(
 ) -> Iterator[Row]:
     """Yield a row for each attempt. Fill `settings` from the first, `counted` with metrics, `faults` with their faults."""
     program, read = PROGRAMS[keys]
-    orders, seen = Counter[Any](), set[Any]()
+    orders, seen, tasks = Counter[Any](), set[Any](), dict[str, Any]()
     for where, record in records:
         try:
             one = read(where, record, sidecar)
@@ -148,6 +148,14 @@ def _rows(
                 f"{', '.join(keys)}. Fix or remove it."
             ) from error
         settings.update({} if seen else select_settings(*one.settings))
+        if program == "table":  # which may have several models, or tasks with equal ids
+            first = {"model": settings.get("model"), "task": tasks.setdefault(one.problem, record.get("task"))}
+            for name, value in first.items():
+                if record.get(name) != value:
+                    fault = (
+                        f"{where}: {name} {shorten(record.get(name))} at problem {one.problem} after {shorten(value)}"
+                    )
+                    raise TableError(f"{fault}; expected one {name}. Write a file for each.")
         orders[one.problem, one.part] += 1
         if not is_new:
             if "_ng_failure_class" in record:  # retried with success, or counted before
