@@ -21,7 +21,7 @@ from proofmill.answers.reading.formulas import failures, numeric, parse
 
 DIGITS = 60  # precision of the values that are compared
 AGREE = 45  # number of these digits that must agree
-WRITTEN_OUT = 10_000  # longest number, in digits, that is also compared exactly
+WRITTEN_OUT = 1_000_000  # longest number, in digits, that is also compared exactly
 # Values of the symbols in order, for each comparison of two expressions: small fractions, on both sides of 0.
 POINTS = (("13/11", "5/7", "17/13"), ("29/9", "31/17", "3/23"), ("-7/5", "-11/19", "8/3"), ("5/17", "-13/6", "-19/7"))
 WHOLE = (("12", "18", "30"), ("7", "5", "11"), ("4", "9", "6"), ("15", "10", "3"), ("2", "3", "8"), ("5", "14", "7"))
@@ -196,16 +196,12 @@ def _same_values(one: Any, other: Any) -> bool | None:
             if (values[0] is None) != (values[1] is None) and not symbols:
                 return None
             continue
-        if not _agree(*values):
+        if not _agree(*values) or _are_apart(one, other, symbol_values, max(map(abs, values))):
             if strict or not (_is_imaginary(one, symbol_values) or _is_imaginary(other, symbol_values)):
                 return False
             differ = True
         else:
             looked = True
-    if looked and not symbols and abs(values[0]) < sympy.Integer(10) ** WRITTEN_OUT:
-        numbers = [expression.doit() for expression in (one, other)]
-        if all(isinstance(number, sympy.Rational) for number in numbers):
-            return bool(numbers[0] == numbers[1])
     return True if looked else False if differ else None
 
 
@@ -249,3 +245,20 @@ def _evaluate(expression: Any, symbol_values: Any) -> Any:
 def _agree(one: Any, other: Any) -> bool:
     gap, size = abs(one - other), max(abs(one), abs(other))
     return bool(gap <= size * 10**-AGREE) or bool(size < 10**-80)
+
+
+def _are_apart(one: Any, other: Any, symbol_values: Any, size: Any) -> bool:
+    """Return whether values that agree differ in later digits: `2^{2^{99}}` and `2^{2^{99}}+1`, or `e^{-999}` and 0."""
+    import sympy
+
+    if all(value.is_Integer for value in symbol_values.values()) and size < sympy.Float(10) ** WRITTEN_OUT:
+        numbers = [expression.subs(symbol_values).doit() for expression in (one, other)]
+        if all(isinstance(number, sympy.Rational) for number in numbers):
+            return bool(numbers[0] != numbers[1])
+    if 10**-80 <= size < 10**AGREE:
+        return False
+    terms = (*sympy.Add.make_args(one), *(-term for term in sympy.Add.make_args(other)))
+    try:  # strict: an error if the terms cancel to fewer digits than are known
+        return sympy.Add(*terms).evalf(15, subs=symbol_values, maxn=200, strict=True).is_zero is False
+    except failures():
+        return False

@@ -146,7 +146,7 @@ class Responses(Entry):
 class Grades(Entry):
     """One row is the verdict on a response: a grade from 0 to `max_points`, or no grade with the reason."""
 
-    revision: ClassVar[int] = 10
+    revision: ClassVar[int] = 11
     responses: Annotated[str, Ref("responses")] = doc("Responses to grade.")
     schemes: Annotated[str, Ref("schemes")] | None = doc("Grading schemes to show the judge. By default, none.", None)
     grader: Annotated[str, Ref("api", "grader", "human", named="graders")] = doc(
