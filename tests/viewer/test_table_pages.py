@@ -264,12 +264,14 @@ def test_search_and_condition_hold_together(made):
 
 
 def test_search_without_time_says_how_far_it_came(made, monkeypatch):
-    """If the time is over after some rows, only these are searched, and their number is given."""
+    """If the time is over after some rows, only these are searched, and their number is given. A file is refused."""
     monkeypatch.setattr(table_pages, "SEARCH_SECONDS", -1)
     monkeypatch.setattr(
         "proofmill.artifacts.tables.CheckedParquet.batches", lambda file, columns=None, size=0: short(file, columns)
     )
     assert table_pages.find("problems/train", made.results, PageSettings(q="a")).searched == 10
+    with pytest.raises(SettingError, match=r"problems/train: there was time to search 10 of [\d,]+ rows; expected all"):
+        table_pages.list_places(made.table("problems/train"), PageSettings(q="a"), table_pages.find)
 
 
 def short(file, columns):

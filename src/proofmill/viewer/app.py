@@ -24,7 +24,6 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -217,10 +216,7 @@ class Pages:
         form, height = request.path_params["form"], table.height  # raises TableError for a missing table
         if form not in table_pages.FORMS:
             raise SettingError(f"no format `{form}`; expected {' or '.join(table_pages.FORMS)}. Fix the address.")
-        chosen = replace(settings, sort="", histogram="", page=0)
-        places = (
-            self.find(table.name, self.results, chosen, None).places if settings.where or settings.q else range(height)
-        )
+        places = table_pages.list_places(table, settings, self.find) if settings.where or settings.q else range(height)
         name = f"{table.name.replace('/', '-')}.{form}".encode("ascii", "replace").decode()
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return StreamingResponse(table_pages.export(table, places, form), 200, headers, table_pages.FORMS[form])

@@ -6,7 +6,7 @@ import json
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -139,6 +139,17 @@ def find(name: str, results: Path, settings: PageSettings, most: int | None = PA
     rows, searched = select(table, settings, chosen)
     places = rows[NUMBER].slice(settings.page * PAGE, most).to_list()
     return Matches(rows.height, places, [histogram(column, rows) for column in chosen], searched)
+
+
+def list_places(table: Table, settings: PageSettings, find: Callable[..., Matches]) -> Sequence[int]:
+    """Return the numbers of all rows that match, in order. Raises SettingError if a search had no time to read them all."""
+    found = find(table.name, table.results, replace(settings, sort="", histogram="", page=0), None)
+    if found.searched is not None:
+        raise SettingError(
+            f"{table.name}: there was time to search {found.searched:,} of {table.height:,} rows; expected all of them for "
+            "a file. Filter by a condition instead: `statement LIKE '%...%'`."
+        )
+    return found.places
 
 
 def select(table: Table, settings: PageSettings, columns: Sequence[str] = ()) -> tuple[pl.DataFrame, int | None]:
