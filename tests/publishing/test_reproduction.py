@@ -143,6 +143,12 @@ def test_command_ends_with_one_if_a_table_differs(copy, monkeypatch, capsys):
     assert ended.value.code == 1 and "1 differ" in capsys.readouterr().out
 
 
+def test_folder_of_a_dry_run_is_that_of_its_tables(published):
+    """The folder that --dry-run wrote may be named, too: its tables are in one folder, next to those of models."""
+    (outcome,) = reproduce(str(published.parent), ["scores/small"])
+    assert outcome.state == "equal"
+
+
 def test_wrong_source_is_refused(tmp_path, published):
     """A folder without tables, and an unknown table."""
     with pytest.raises(SettingError, match="has no tables; expected a publication"):

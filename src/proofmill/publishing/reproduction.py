@@ -152,7 +152,8 @@ def _fetch(source: str, scratch: Path) -> Path:
     """Return the folder of a publication; of the hub, a download."""
     if Path(source).is_dir():
         folder = scratch / "publication"  # a copy: reading a journal must not change what was published
-        shutil.copytree(source, folder)
+        inner = [] if Path(source, "results").is_dir() else [*Path(source).glob("*-tables")]  # a folder of --dry-run
+        shutil.copytree(inner[0] if len(inner) == 1 else source, folder)
         return folder
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
