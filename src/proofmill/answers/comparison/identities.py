@@ -22,9 +22,16 @@ from proofmill.answers.reading.formulas import failures, numeric, parse
 DIGITS = 60  # precision of the values that are compared
 AGREE = 45  # number of these digits that must agree
 WRITTEN_OUT = 1_000_000  # longest number, in digits, that is also compared exactly
-# Values of the symbols in order, for each comparison of two expressions: small fractions, on both sides of 0.
-POINTS = (("13/11", "5/7", "17/13"), ("29/9", "31/17", "3/23"), ("-7/5", "-11/19", "8/3"), ("5/17", "-13/6", "-19/7"))
-WHOLE = (("12", "18", "30"), ("7", "5", "11"), ("4", "9", "6"), ("15", "10", "3"), ("2", "3", "8"), ("5", "14", "7"))
+# Values of the symbols in order, for each comparison of two expressions: small fractions, on both sides of 0. Each of
+# the first four is once the largest and once the smallest of these, and none is a simple function of the others.
+POINTS = (
+    ("13/11", "5/7", "17/13", "19/23", "-11/6", "7/16"), ("31/17", "29/9", "3/23", "5/8", "23/12", "2/19"),
+    ("-7/5", "-11/19", "8/3", "37/10", "9/14", "-15/8"), ("5/17", "-13/6", "-19/7", "-41/12", "1/15", "25/9"),
+)  # fmt: skip
+WHOLE = (
+    ("12", "18", "30", "45", "21", "33"), ("7", "5", "11", "13", "8", "3"), ("4", "9", "6", "10", "15", "25"),
+    ("15", "10", "3", "20", "14", "21"), ("2", "3", "8", "12", "27", "5"), ("5", "14", "7", "35", "4", "9"),
+)  # fmt: skip
 FAR = (("1009/7", "2003/11", "-3001/13"), ("-5003/6", "709/9", "907/10"))  # for step functions
 _PRODUCT = re.compile(r"(?:[A-Z](?:\^(?:-?[0-9A-Za-z]|\{[^{}]*\}))?|\([A-Z]{2,}\)\^(?:\{[^{}]*\}|.))+")
 _DIGITS = re.compile(r"\\overline\{[A-Za-z0-9]{2,}\}")
@@ -144,7 +151,7 @@ def _generic(one: Any, other: Any) -> tuple[Any, Any]:
 
 
 def at(point: Sequence[str], symbols: Sequence[Any]) -> dict[Any, Any]:
-    """Return the values of symbols at one of `POINTS`. From the fourth on, values repeat, larger by 1."""
+    """Return the values of symbols at one of `POINTS`. From the seventh on, values repeat, larger by 1."""
     import sympy
 
     return {symbol: sympy.Rational(point[n % len(point)]) + n // len(point) for n, symbol in enumerate(symbols)}
@@ -189,7 +196,8 @@ def _same_values(one: Any, other: Any) -> bool | None:
     if not symbols and isinstance(one, sympy.Rational) and isinstance(other, sympy.Rational):
         return bool(one == other)
     looked = differ = False
-    strict = not symbols or one.has(sympy.Abs) or other.has(sympy.Abs)  # `\\ln|x|` is not `\\ln x`
+    # `\\ln|x|` is not `\\ln x`, and positive values have fewer orders.
+    strict = not symbols or any(e.has(sympy.Abs, sympy.Max, sympy.Min) for e in (one, other))
     for symbol_values in _points(one, other, symbols, assumed=_ASSUMED.get() and not strict):
         values = [value_of(expression, symbol_values) for expression in (one, other)]
         if values[0] is None or values[1] is None:
