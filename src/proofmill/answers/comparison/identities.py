@@ -33,6 +33,7 @@ WHOLE = (
     ("15", "10", "3", "20", "14", "21"), ("2", "3", "8", "12", "27", "5"), ("5", "14", "7", "35", "4", "9"),
 )  # fmt: skip
 FAR = (("1009/7", "2003/11", "-3001/13"), ("-5003/6", "709/9", "907/10"))  # for step functions
+FAR_WHOLE = (("1009", "2003", "3001"), ("100003", "70999", "90007"))
 _PRODUCT = re.compile(r"(?:[A-Z](?:\^(?:-?[0-9A-Za-z]|\{[^{}]*\}))?|\([A-Z]{2,}\)\^(?:\{[^{}]*\}|.))+")
 _DIGITS = re.compile(r"\\overline\{[A-Za-z0-9]{2,}\}")
 _MATRIX = re.compile(r"^-?[IEO]_?\{?[0-9n]?\}?$|diag")
@@ -176,8 +177,10 @@ def _points(one: Any, other: Any, symbols: Sequence[Any], assumed: bool) -> Iter
     elif whole:
         yield from (at(point, symbols) for point in WHOLE)
     elif assumed:
-        for n, counts in enumerate((*WHOLE, *((str(n), str(7 * n % 48), str(11 * n % 48)) for n in range(48 * steps)))):
-            general, whole_values = at(POINTS[n % len(POINTS)], symbols), at(counts, symbols)
+        dense = ((str(n), str(7 * n % 48), str(11 * n % 48)) for n in range(48 * steps))
+        points = [(POINTS[n % len(POINTS)], counts) for n, counts in enumerate((*WHOLE, *dense))]
+        for n, (point, counts) in enumerate((*points, *zip(FAR, FAR_WHOLE, strict=True)) if steps else points):
+            general, whole_values = at(point, symbols), at(counts, symbols)
             yield {
                 s: whole_values[s] if s.name in _COUNTS else general[s] if s.name in _VARIABLES else abs(general[s]) + n
                 for s in symbols
