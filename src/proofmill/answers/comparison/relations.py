@@ -164,18 +164,18 @@ def _equivalent(gold: Relation, answer: Relation) -> bool:
         other = -other
     if not (isinstance(one, sympy.Expr) and isinstance(other, sympy.Expr)) or one.free_symbols != other.free_symbols:
         return False
-    symbols = sorted(one.free_symbols, key=str)
+    symbols, small = sorted(one.free_symbols, key=str), sympy.Float(10, identities.DIGITS) ** -identities.AGREE
     ratios: list[Any] = []
     for point in identities.POINTS:
         values = identities.at(point, symbols)
         a, b = identities.value_of(one, values), identities.value_of(other, values)
         if a is None or b is None:
             continue
-        if abs(b) < 10**-20 or abs(a) < 10**-20:
-            if max(abs(a), abs(b)) > 10**-20:
+        if abs(b) < small or abs(a) < small:
+            if max(abs(a), abs(b)) > small:
                 return False
             continue
         ratios.append(a / b)
-    if not ratios or any(abs(ratio - ratios[0]) > abs(ratios[0]) * 10**-15 for ratio in ratios):
+    if not ratios or any(abs(ratio - ratios[0]) > abs(ratios[0]) * small for ratio in ratios):
         return False
     return sign in ("=", "!=") or bool(ratios[0] > 0)
