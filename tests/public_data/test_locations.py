@@ -1,6 +1,7 @@
 """Paths of entries on this machine: variables, users, and names that nothing can hold."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -30,3 +31,15 @@ def test_source_that_is_not_there_is_named_with_the_cause(tmp_path):
     for name, fault in (("gone", "no such file or folder"), ("link", "a link to .*gone, which cannot be reached")):
         with pytest.raises(TableError, match=rf"{name}: {fault}"):
             files_of(tmp_path / name)
+
+
+def test_the_folder_of_the_project_is_no_folder_of_data(tmp_path, monkeypatch):
+    """It has results and logs, so its tables would be rebuilt by every run; a folder in it is fine."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/a.csv").touch()
+    (tmp_path / "config.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+    for path in (".", "..", str(tmp_path)):
+        with pytest.raises(TableError, match=r": contains the project, with its results and logs; expected a file, or"):
+            files_of(Path(path))
+    assert files_of(Path("data")) == [Path("data/a.csv")]

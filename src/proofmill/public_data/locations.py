@@ -44,10 +44,15 @@ def files_of(path: Path, suffixes: Container[str] = ()) -> list[Path]:
     """Return the files of a path: itself, or all below a folder, in the order of their names. Follows links.
 
     Entries read these files, and watch them for changes. They are not opened here. Raises TableError for a missing
-    file, for links that lead to one folder twice, for pipes, sockets and devices, and for a sub-folder whose name ends
-    in one of `suffixes`.
+    file, for links that lead to one folder twice, for pipes, sockets and devices, for the folder of the project, and for
+    a sub-folder whose name ends in one of `suffixes`.
     """
     files: list[Path] = []
+    if path.resolve() in (Path.cwd(), *Path.cwd().parents) and Path("config.yaml").exists():
+        raise TableError(
+            f"{path}: contains the project, with its results and logs; expected a file, or a folder of data alone. Move the "
+            "data into a folder of its own."
+        )
     folders: set[tuple[int, int]] = set()
     pending = [path]
     while pending:
