@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from proofmill.schema.errors import TableError
+from proofmill.schema.errors import TableError, list_names, shorten
 from proofmill.schema.ids import digest
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.sources import inspect_logs
@@ -175,6 +175,11 @@ def _read_table(where: str, record: Row, _: Row) -> LoggedAttempt:
     scores = {name: value for name, value in record.items() if name not in _COLUMNS}
     if id is None:
         raise TableError(f"{where}: no `problem`; expected the id of a problem. Fix or remove the row.")
+    for column, value, values in (("reason", reason, [*Reason]), ("stop_reason", stop, [*StopReason])):
+        if value and value not in values:
+            raise TableError(
+                f"{where}: `{column}` is {shorten(value)}; expected one of {list_names(values)}. Fix the row."
+            )
     settings, ended = ({name: record.get(name) for name in _COLUMNS},), StopReason(stop) if stop else None
     return LoggedAttempt(id, attempt, asked, None, scores, settings, Reason(reason or Reason.OK), ended)
 
