@@ -196,5 +196,6 @@ def test_known_grades_are_those_of_the_same_problems(small):
     ],
 )
 def test_nonsense_is_refused(changed, message):
+    """Each message names the field, when the recipe is read."""
     with pytest.raises(RecipeError, match=message):
         Mill(None, **SMALL, **{"sft/taught": TAUGHT, "grpo/x": {**TRAINING, **changed}})
