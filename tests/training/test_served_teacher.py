@@ -86,7 +86,7 @@ class Replies:
                 code, reply = (
                     outer.replies.pop(0) if outer.replies else (200, {"choices": [{"prompt_logprobs": scored}]})
                 )
-                data = json.dumps(reply).encode()
+                data = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
                 self.send_response(code)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
@@ -161,6 +161,8 @@ def test_service_that_is_away_is_waited_for(teaching):
         (200, {"choices": [{"prompt_logprobs": [None, *[{"9": {"logprob": -1.0}}] * 4]}]}, "KeyError: '1'"),
         (200, {"choices": [{"prompt_logprobs": [None, None, *[{str(t): {"logprob": float("nan")}} for t in (1, 2, 3)]]}]}, "a value that is no number"),
         (200, [], "TypeError"),
+        (200, b"<html>a proxy</html>", "JSONDecodeError"),
+        (200, b"\xff", "UnicodeDecodeError"),
     ],
 )  # fmt: skip
 def test_other_replies_end_the_training(teaching, code, reply, words):

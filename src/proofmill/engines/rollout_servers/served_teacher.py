@@ -5,6 +5,7 @@ temperature 1, and differ from those of loaded weights by rounding. Each process
 """
 
 import asyncio
+import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -91,7 +92,7 @@ class ServedTeacher:
                         async with session.post(f"{replica.url}/completions", json=body) as reply:
                             if reply.status == 200:
                                 self._heard = time.monotonic()
-                                return self._read(await reply.json(content_type=None), prompt, ids)
+                                return self._read(await reply.read(), prompt, ids)
                             message, passing = f"{reply.status} {(await reply.text())[:300]}", reply.status in AWAY
                             if not passing:
                                 raise self._error(message, "a vLLM server of these weights")
@@ -105,10 +106,10 @@ class ServedTeacher:
             if self._waiting.is_due():
                 log(self.job, f"waits for its teacher {self.name}: {message}")
 
-    def _read(self, reply: Any, prompt: list[int], ids: list[int]) -> list[float]:
+    def _read(self, reply: bytes, prompt: list[int], ids: list[int]) -> list[float]:
         """Return the log-probability of each of the rollout's tokens from a reply, which must be about just these."""
         try:
-            found = reply["choices"][0]["prompt_logprobs"]
+            found = json.loads(reply)["choices"][0]["prompt_logprobs"]
             if len(found) != len(prompt) + len(ids):
                 raise ValueError(f"{len(found)} tokens")
             values = [float(at[str(token)]["logprob"]) for at, token in zip(found[len(prompt) :], ids, strict=True)]
