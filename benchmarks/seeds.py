@@ -44,7 +44,7 @@ FOLDER = ROOT / "docs/measurements"
 BLOCK = re.compile(r"(<!-- numbers: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)  # of a page, with its name
 CURVES = (  # metrics of a training that pages show
     *("audit/grade", "audit/gap", "unscored", "teacher/kl"),
-    *("frac_reward_zero_std", "idle/left", "evaluate/grade"),
+    *("frac_reward_zero_std", "idle/left", "retired", "evaluate/grade"),
 )
 SECONDS, ATTEMPTS = "training-seconds", "attempts"  # what a training or a table of responses took, at step 0
 # Fields of an attempt that the files do not keep; the metrics of such recipes do not read them.
